@@ -53,8 +53,7 @@ def measure_all(
     judged: list[Measurement] = []
     # A precision that no backend computes rightly is given up for a finer one, and at last for the exact one.
     for precision in list_precisions(model, options):
-        placements = list_placements(precision, options.device)
-        placements = [one for one in placements if options.backend in (None, one.backend)]
+        placements = list_placements(precision, options.device, backend=options.backend)
         every = [one for one in known if one.placement in placements]
         with TemporaryDirectory() as folder:
             reference = Path(folder) / "reference.npz"

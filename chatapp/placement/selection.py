@@ -86,10 +86,11 @@ def expect(store: Store, model: StoredModel, options: PlacementOptions) -> Place
     return next((one.placement for one in known if one.placement in suitable), suitable[0])
 
 
-def list_placements(precision: str, device: str | None = None) -> list[Placement]:
+def list_placements(precision: str, device: str | None = None, *, backend: str | None = None) -> list[Placement]:
     """The placements at a precision, the usual ones first; raises BackendError where there is none."""
-    if found := [Placement(name, there, precision) for name, there in list_devices() if device in (None, there)]:
-        return found
+    here = [one for one in list_devices() if backend in (None, one[0]) and device in (None, one[1])]
+    if here:
+        return [Placement(*one, precision) for one in here]
     raise BackendError(f"no backend has a device {device!r} here; see chatapp devices")
 
 
