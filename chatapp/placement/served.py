@@ -19,6 +19,7 @@ from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import Options
 from chatapp.generation.proxy import ProxyEngine, draw, look
 from chatapp.generation.wire import read_delta, write_options
+from chatapp.placement.record import UNREADABLE
 from chatapp.placement.selection import PlacementOptions
 from chatapp.remote.address import Remote
 from chatapp.remote.connection import Connection, Refused
@@ -161,10 +162,10 @@ def open_served(
     options: PlacementOptions,
     open_here: Callable[[], EngineContract],
 ) -> ServedEngine | None:
-    """A model of the user's running server; None where there is none, or it has no room for the model."""
+    """A model of the user's running server; None where there is none, or it says nothing of the model."""
     if not (found := find_server(home, options, model)):
         return None
     try:
         return ServedEngine(*found, store, model, open_here)
-    except RemoteError:
+    except (RemoteError, StopIteration, *UNREADABLE):
         return None

@@ -14,6 +14,7 @@ from chatapp.generation.delta import Alternative, BeamEvent, Delta, Guesses, Tim
 from chatapp.generation.text.message import ToolCall
 from chatapp.generation.wire import read_delta, read_message, read_options, write_delta, write_message, write_options
 from chatapp.placement import served
+from chatapp.placement.selection import PlacementOptions
 from chatapp.placement.served import ServedEngine
 from chatapp.remote.address import Remote
 from chatapp.remote.connection import Connection
@@ -251,3 +252,16 @@ def test_a_server_that_breaks_off_before_it_says_anything_is_not_needed(
                 connection = Connection(Remote("chatapp", server.url))
                 assert call(ServedEngine(connection, "x" * 40, workspace.open_store(), model, open_here)) == call(here)
     assert len(opened) == 6
+
+
+@pytest.mark.parametrize("answer", [b"", b"{", b"[]", b'{"context_length": 64}', b'{"error": {"message": "no"}}'])
+def test_a_server_that_says_nothing_of_the_model_is_not_asked(
+    checkpoint: MakeCheckpoint, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    workspace = Workspace()
+    model = workspace.open_store().get(str(checkpoint("tiny")))
+    with RemoteServer({"/engine": [Recorded([answer], LINES)]}) as server:
+        found = Connection(Remote("chatapp", server.url)), "x" * 40
+        monkeypatch.setattr(served, "find_server", lambda *given: found)
+        given = workspace.home, workspace.open_store(), model, PlacementOptions(), lambda: pytest.fail("opened")
+        assert served.open_served(*given) is None
