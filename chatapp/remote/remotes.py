@@ -1,10 +1,8 @@
 """The servers that the user gave names to, in remotes.toml; their keys are elsewhere: in files, or the environment."""
 
-import json
 import os
 import re
 import stat
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +88,9 @@ def _write(home: Path, known: dict[str, Remote]) -> None:
     home.mkdir(parents=True, exist_ok=True)
     lines = list[str]()
     for name, remote in sorted(known.items()):
-        lines.append(f"[{json.dumps(name)}]")
-        for field in fields(Remote):
-            value = getattr(remote, field.name)
-            if field.name in LINES and value != LINES[field.name]:
-                written = list(value) if isinstance(value, tuple) else value
-                lines.append(f"{field.name} = {json.dumps(written, ensure_ascii=False)}")
+        lines.append(f"[{toml_files.write_value(name)}]")
+        told = {line: getattr(remote, line) for line in LINES}
+        lines += toml_files.write_lines({line: value for line, value in told.items() if value != LINES[line]})
         lines.append("")
     with replacing(home / "remotes.toml", mode=0o600) as file:
         file.write("\n".join(lines).encode())

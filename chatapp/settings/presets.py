@@ -1,6 +1,5 @@
 """Sampling options under a name: those that come along, and the user's own in one TOML file."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -166,8 +165,8 @@ def read_preset(path: Path, name: str, options: object) -> Preset:
 def _write(path: Path, presets: Mapping[str, Preset]) -> None:
     tables = []
     for name, preset in presets.items():
-        lines = [f"{option} = {_toml(value)}" for option, value in preset.options.items() if value is not None]
-        tables.append("\n".join([f"[{_toml(name)}]", *lines, ""]))
+        lines = toml_files.write_lines({name: value for name, value in preset.options.items() if value is not None})
+        tables.append("\n".join([f"[{toml_files.write_value(name)}]", *lines, ""]))
     text = "\n".join(tables)
     try:
         _check_readable(path, text)
@@ -186,15 +185,3 @@ def _check_readable(path: Path, text: str) -> None:
         _read_tables(path, toml_files.parse(text))
     except (ValueError, PresetError) as error:
         raise PresetError(f"cannot write the presets to {path}: they could not be read again ({error})") from error
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):  # which is a number, too
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }" if value else "{}"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)  # of numbers, infinities among them, as TOML has them

@@ -1,6 +1,5 @@
 """Where things live on this machine, and what the user chose."""
 
-import json
 import os
 import re
 from contextlib import suppress
@@ -143,7 +142,7 @@ def choose_theme(path: Path, name: str) -> None:
 
 def _with_theme(path: Path, text: str, name: str) -> str:
     """The settings with another theme: in the line that has it, else in one more before the first table."""
-    wanted, line = toml_files.parse(text) | {"theme": name}, f"theme = {json.dumps(name, ensure_ascii=False)}"
+    wanted, line = toml_files.parse(text) | {"theme": name}, toml_files.write_lines({"theme": name})[0]
     places = re.finditer(r"""(?m)^[ \t]*(["']?)theme\1[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*'|[^\s#]+)""", text)
     news = [text[: place.start()] + line + text[place.end() :] for place in places]
     table = re.search(r"(?m)^[ \t]*\[", text)

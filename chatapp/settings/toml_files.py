@@ -1,7 +1,9 @@
-"""Read TOML that a user wrote, or anybody else."""
+"""Read TOML that a user wrote, or anybody else, and write values as it has them."""
 
 import errno
+import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +46,21 @@ def parse(text: str) -> dict[str, Any]:
     if level:
         raise ValueError("it is nested too deep")
     return found
+
+
+def write_value(value: object) -> str:
+    """A value as TOML has it."""
+    if isinstance(value, bool):  # which is a number, too
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(write_lines(value)) + " }" if value else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(write_value, value))}]"
+    return repr(value)  # of numbers, infinities among them
+
+
+def write_lines(values: Mapping[str, object]) -> list[str]:
+    """Values with their names, each as a line of TOML."""
+    return [f"{name} = {write_value(value)}" for name, value in values.items()]

@@ -1,6 +1,5 @@
 """Servers of tools that the user named, in settings.toml: how each is started or reached."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -116,7 +115,7 @@ def add(path: Path, server: ToolServer) -> None:
     found = toml_files.parse(text)
     if server.name in found.get("mcp", {}):
         raise ToolServerError(f"there is a server {server.name} already; chatapp mcp remove {server.name} forgets it")
-    lines = [f"[mcp.{server.name}]", *(f"{line} = {_write(value)}" for line, value in _lines(server).items())]
+    lines = [f"[mcp.{server.name}]", *toml_files.write_lines(_lines(server))]
     gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
     _replace(
         path,
@@ -152,13 +151,6 @@ def _lines(server: ToolServer) -> dict[str, Any]:  # Any: TOML
     return {line: value for line, value in told.items() if value} | (
         {"seconds": server.seconds} if server.seconds != ToolServer.seconds else {}
     )
-
-
-def _write(value: object) -> str:
-    """A value as TOML writes it."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name} = {_write(one)}" for name, one in value.items()) + " }"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _replace(path: Path, text: str, wanted: Mapping[str, object]) -> None:

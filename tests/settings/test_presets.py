@@ -12,7 +12,7 @@ import pytest
 
 from chatapp.generation import Options
 from chatapp.generation.options import KNOBS
-from chatapp.settings import presets, system_prompts
+from chatapp.settings import presets, system_prompts, toml_files
 from chatapp.settings.presets import PresetError
 from chatapp.settings.system_prompts import SystemPromptError
 from chatapp.text.errors import InputError, one_line
@@ -183,7 +183,7 @@ def test_what_could_not_be_read_again_is_not_saved(path: Path, monkeypatch: pyte
     presets.save(path, "mine", {"top_k": 1})
     with pytest.raises(PresetError, match="they have more than 1 MB; delete one, or save less"):
         presets.save(path, "large", {"grammar": "x" * 2**20})
-    monkeypatch.setattr(presets, "_toml", repr)
+    monkeypatch.setattr(toml_files, "write_value", repr)
     with pytest.raises(PresetError, match="they could not be read again"):
         presets.save(path, "other", {"json_object": True})
     assert list(presets.read_own(path)) == ["mine"]
