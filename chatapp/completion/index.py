@@ -10,6 +10,7 @@ from time import monotonic
 import numpy as np
 
 from chatapp.completion.excerpts import find_excerpts, words_around
+from chatapp.completion.matches import LEAST, OCCURRENCES
 from chatapp.completion.place import Occurrence
 from chatapp.completion.segment import LAST_RUNS, LAST_WORD, Segment, pair_range, word_range
 from chatapp.completion.sources import MOST_BYTES, Ignored, Omitted, admits, admits_folder, check_root, clean, walk
@@ -27,12 +28,8 @@ RESCAN = 30.0
 """Seconds after which, when somebody asks, it is looked for what has changed."""
 WORK, REST = 0.005, 0.001
 """Seconds after which the background lets others work, and for how long."""
-OCCURRENCES = 400
-"""So many that match longest are told."""
 FEW = 6
 """Where fewer places follow the same two words, those that follow the last one count too."""
-LEAST = 3
-"""Characters that must be the same."""
 TAIL = 400
 """Bytes before the cursor that are compared."""
 LINE = 800

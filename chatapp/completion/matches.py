@@ -14,7 +14,7 @@ LEAST = 3
 MOST = 100
 """As many tell as much as more do."""
 OCCURRENCES = 400
-"""Of one text, those with the longest matches."""
+"""Of one text, or one folder, those with the longest matches."""
 LINES = 6
 """Different lines of the file, and as many of others."""
 LONGEST_LINE = 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 from uuid import uuid4
@@ -323,9 +323,9 @@ def form_error(refusal: Refusal) -> Json:
     return {"type": "error", "error": {"type": kind, "message": refusal.message, "details": details}}
 
 
-def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:
+def form_late_error(refusal: Refusal) -> bytes:
     """The end of a stream that went wrong: an event of its own."""
-    return [event(form_error(refusal), "error")]
+    return event(form_error(refusal), "error")
 
 
 PROTOCOL = Protocol(

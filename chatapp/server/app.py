@@ -164,8 +164,7 @@ async def read_body(receive: Receive, headers: dict[str, str], most: int) -> byt
 async def refuse(call: Call, found: Found, refusal: Refusal) -> None:
     """Tell a client, in its protocol, why it gets no answer, or no more of it."""
     if call.media:
-        for chunk in found.protocol.form_late_error(refusal, call.media):
-            await call.write(chunk)
+        await call.write(found.protocol.form_late_error(refusal))
         await call.write(b"", more=False)
         return
     unread = refusal.status in (408, 413) or refusal.code == "invalid_http"

@@ -233,9 +233,9 @@ def form_error(refusal: Refusal) -> Json:
     return {"error": refusal.message}
 
 
-def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:
+def form_late_error(refusal: Refusal) -> bytes:
     """The end of a stream that went wrong."""
-    return [event(form_error(refusal))]
+    return event(form_error(refusal))
 
 
 MODEL = "/v2/models/{model}"

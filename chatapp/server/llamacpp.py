@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -283,9 +283,9 @@ def form_error(refusal: Refusal) -> Json:
     return {"error": {**error, "code": refusal.status, "type": kind}}
 
 
-def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:
+def form_late_error(refusal: Refusal) -> bytes:
     """The end of a stream that went wrong: an event that does not say `stop`."""
-    return [event(form_error(refusal))]
+    return event(form_error(refusal))
 
 
 PROTOCOL = Protocol(

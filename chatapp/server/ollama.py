@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -322,9 +322,9 @@ def form_error(refusal: Refusal) -> Json:
     return {"error": refusal.message} | ({"param": refusal.param} if refusal.param else {})
 
 
-def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:
+def form_late_error(refusal: Refusal) -> bytes:
     """The end of a stream that went wrong: a line that is not `done`."""
-    return [line(form_error(refusal))]
+    return line(form_error(refusal))
 
 
 PROTOCOL = Protocol(

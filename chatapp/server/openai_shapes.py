@@ -161,6 +161,6 @@ def form_error(refusal: Refusal) -> Json:
     return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}}
 
 
-def form_late_error(refusal: Refusal, media: str) -> Iterable[bytes]:
+def form_late_error(refusal: Refusal) -> bytes:
     """The end of a stream that went wrong: without `[DONE]`."""
-    return [event(form_error(refusal))]
+    return event(form_error(refusal))

@@ -129,9 +129,9 @@ def form_error(refusal: Refusal) -> Json:
     return {"error": {"message": refusal.message, "code": refusal.code}}
 
 
-def form_late_error(refusal: Refusal, media: str) -> list[bytes]:
+def form_late_error(refusal: Refusal) -> bytes:
     """The end of a stream that went wrong."""
-    return [line(form_error(refusal))]
+    return line(form_error(refusal))
 
 
 PROTOCOL = Protocol(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -131,5 +131,5 @@ class Protocol:
     name: str
     endpoints: Sequence[Endpoint]
     form_error: Callable[[Refusal], Json]
-    form_late_error: Callable[[Refusal, str], Iterable[bytes]]
-    """The end of a stream of a media type that went wrong after it had begun."""
+    form_late_error: Callable[[Refusal], bytes]
+    """The end of a stream that went wrong after it had begun."""

@@ -75,9 +75,9 @@ def read(home: Path) -> RunningServer | None:
         private = os.name == "nt" or (facts.st_uid == os.getuid() and not stat.S_IMODE(facts.st_mode) & 0o077)
         if not (private and stat.S_ISREG(facts.st_mode)):
             return None
-        content = file.read(LARGEST + 1)
+        content = file.read(LARGEST)
     try:
-        found = RunningServer(**json.loads(content[:LARGEST]))
+        found = RunningServer(**json.loads(content))
     except (ValueError, TypeError, RecursionError):
         return None
     kinds = (int, str, int, str, str, str, str)

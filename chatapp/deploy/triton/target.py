@@ -48,7 +48,7 @@ README = """\
 # {name}, as a model repository of Triton Inference Server
 
     pip install -r requirements.txt        # in the server's Python, 3.10 or newer
-    tritonserver --model-repository={folder} --http-address=127.0.0.1 --grpc-address=127.0.0.1
+    tritonserver --model-repository=. --http-address=127.0.0.1 --grpc-address=127.0.0.1
 
     curl -s 127.0.0.1:8000/v2/models/chat/generate -d '{{"text_input": "Hello", "max_tokens": 32}}'
     curl -sN 127.0.0.1:8000/v2/models/chat/generate_stream -d '{{"text_input": "Hello", "stream": true}}'
@@ -79,7 +79,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
         facts.write(version)
     (folder / repository.ENSEMBLE / "1" / "README").write_text("An ensemble has no file of its own.\n", "utf-8")
     (folder / "requirements.txt").write_text(REQUIREMENTS, "utf-8")
-    (folder / "README.md").write_text(README.format(name=source.model.name, folder="."), "utf-8")
+    (folder / "README.md").write_text(README.format(name=source.model.name), "utf-8")
 
 
 def facts_of(source: Source, options: Options) -> "Facts":
