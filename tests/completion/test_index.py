@@ -13,6 +13,7 @@ import pytest
 
 from chatapp.completion import index, sources
 from chatapp.completion.index import FolderIndex
+from chatapp.completion.matches import LEAST, OCCURRENCES
 from chatapp.completion.segment import Segment
 from chatapp.text.errors import InputError
 
@@ -93,7 +94,7 @@ def plain_occurrences(texts: list[str], tail: str) -> list[tuple[int, str]]:
             end = match.end() + len(last[2])
             length = max(n for n in range(end + 1) if n <= len(tail) and text[end - n : end] == tail[len(tail) - n :])
             found.append((length, text[end:].partition("\n")[0]))
-    return sorted((each for each in found if each[0] >= index.LEAST), reverse=True)
+    return sorted((each for each in found if each[0] >= LEAST), reverse=True)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -123,8 +124,8 @@ def test_where_many_places_match_those_that_match_longest_are_told(tmp_path: Pat
     folder = make_folder(tmp_path, {"a.py": "x = call(1)\n" * 1000 + "longer = call(2)\n", "b.py": "y = call(3)\n" * 9})
     found = scanned(folder).occurrences("\nlonger = call(", None)
     assert (found[0].line, len(found[0:1])) == ("2)", 1)
-    assert len(found) <= index.OCCURRENCES
-    assert len(scanned(folder).occurrences("z = call(", None)) == index.OCCURRENCES
+    assert len(found) <= OCCURRENCES
+    assert len(scanned(folder).occurrences("z = call(", None)) == OCCURRENCES
 
 
 @pytest.mark.parametrize("tail", ["", "\n", "word", "   ", "(((", "\0", "a\0", "\ud800 = x", "x" * 10_000])
