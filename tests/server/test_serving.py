@@ -19,7 +19,7 @@ from chatapp.server.openai_chat import ChatRequest
 from chatapp.server.queue import FairQueue
 from chatapp.server.refusals import Refusal
 from chatapp.server.settings import ServerSettings
-from chatapp.settings.settings import SettingsError
+from chatapp.text.errors import UsageError
 from chatapp.workspace import Opened, Workspace
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
@@ -187,7 +187,7 @@ def test_an_answer_that_takes_too_long_ends() -> None:
             "false",
             False,
         )
-    with pytest.raises(SettingsError, match="--timeout 0"):
+    with pytest.raises(UsageError, match="--timeout 0"):
         ServerSettings(timeout=0)
 
 
