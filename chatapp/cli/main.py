@@ -48,6 +48,7 @@ COMMANDS = {
     "verify": "compare a model's logits with a reference",
     "stats": "tell what became of completions in editors",
     "sessions": "look after your conversations",
+    "completion": "print what lets a shell complete commands and options",
     "version": "tell the versions of chatapp and of what it runs on",
 }
 """Each command, in the order of the help page: the module of its name has `add` for its arguments and `run`."""

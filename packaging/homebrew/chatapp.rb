@@ -13,12 +13,7 @@ class Chatapp < Formula
     venv = virtualenv_create(libexec, "python3.13")
     system libexec/"bin/python", "-m", "pip", "install", "#{buildpath}[desktop]"
     bin.install_symlink libexec/"bin/chatapp"
-    generate_completions
-  end
-
-  def generate_completions
-    system "#{libexec}/bin/python packaging/reference.py bash > chatapp.bash"
-    bash_completion.install "chatapp.bash" => "chatapp"
+    generate_completions_from_executable(bin/"chatapp", "completion")
   end
 
   test do

@@ -58,6 +58,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("sessions", "export", "--all"),
     ("sessions", "rm", "--all", "--now"),
     ("editor", "vim"),
+    ("completion", "bash"),
     ("version",),
     ("chat", "builtin", "--plain"),
     ("run", "builtin", "import os", "--max-tokens", "3", "--offline"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.cli.completion import SHELLS
 from chatapp.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ def load_forms() -> dict[str, Callable[[], Iterator[str]]]:
     return dict(module.FORMS)
 
 
-FORMS = load_forms()
+FORMS = load_forms() | SHELLS
 
 
 @pytest.mark.parametrize("form", FORMS)
