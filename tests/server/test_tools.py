@@ -96,6 +96,8 @@ def test_plain_text_is_told_as_it_comes() -> None:
         "",
     ]
     assert listener.end() == ("<t", [])
+    listener = Listener(["get_weather"])
+    assert [listener.add(part) for part in ('{"sk', 'y": "bl', 'ue"}')] == ["", '{"sky": "bl', 'ue"}']
 
 
 def test_a_chat_asks_for_a_call(served: Served, engine: ScriptedEngine) -> None:

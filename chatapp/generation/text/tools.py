@@ -29,6 +29,8 @@ LENIENT = {"x-guidance": {"lenient": True}}
 GEMMA = re.compile(r"<\|tool_call>call:([\w.-]+)(\{.*?\})\s*(?:<tool_call\|>|\Z)", re.DOTALL)
 QUOTE = '<|"|>'
 """What stands around a text in Gemma 4's calls."""
+ANSWER = re.compile(r'[\[{\s]*"(?!(?:name|arguments|parameters|function|type|id)")[^"\\]*"')
+"""How JSON begins that is no call, by its first name."""
 KEY = re.compile(r"([{,]\s*)([^\s{}\[\],:]+)\s*:")
 """A name in Gemma 4's calls, which nothing stands around."""
 
@@ -120,10 +122,8 @@ class Listener:
         start = self._held.lstrip()
         if self._begun or not start:
             return not self._begun
-        return (
-            start[0] in "{["
-            and not start.startswith("[TOOL")
-            or any(f"{name}{{".startswith(start) or start.startswith(f"{name}{{") for name in self.names)
+        return (start[0] in "{[" and not start.startswith("[TOOL") and not ANSWER.match(start)) or any(
+            f"{name}{{".startswith(start) or start.startswith(f"{name}{{") for name in self.names
         )
 
     def end(self) -> tuple[str, list[ToolCall]]:
