@@ -28,7 +28,7 @@ def offer(toolset: Toolset, names: Sequence[str], engine: Engine, turn: Turn) ->
         return
     tools = yield from toolset.looking(names, BEAT)
     box = Toolbox([one.function for one in tools])
-    turn.options, turn.listener = replace(turn.options, **box.options), box.listen()
+    turn.options, turn.listener = replace(turn.options, **box.keep_to({})), box.listen()
 
 
 def find_open(branch: Sequence[Message]) -> list[ToolCall]:

@@ -106,7 +106,7 @@ def test_a_mark_whose_last_token_begins_no_call_leaves_the_reply_free(
 
 def test_a_reply_that_was_begun_with_what_is_no_call_goes_on(tokenizer: Tokenizer, template: ChatTemplate) -> None:
     engine = Engine(ScriptedSession(hashed, vocab_size=400, context_length=2048), tokenizer, template)
-    options = Options(max_tokens=9, seed=3, **Toolbox((WEATHER,)).options)
+    options = Options(max_tokens=9, seed=3, **Toolbox((WEATHER,)).keep_to({}))
     begun = tokenizer.encode("<tool_call>Bern")
     assert list(engine.chat([Message("user", "weather?")], options, begun))
 

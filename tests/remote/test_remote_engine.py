@@ -286,7 +286,7 @@ def test_functions_are_offered_and_their_calls_found_and_sent_back(kind: str, ho
             server.answers["/api/show"] = [Recorded.json(shown | {"capabilities": ["completion", "tools"]})]
         engine = open_one(server, home)
         assert engine.knows_tools
-        (reply,), listener = answer(engine, **box.options), box.listen()
+        (reply,), listener = answer(engine, **box.keep_to({})), box.listen()
         assert listener
         told = listener.add(reply.text)
         rest, calls = listener.end()
@@ -297,7 +297,7 @@ def test_functions_are_offered_and_their_calls_found_and_sent_back(kind: str, ho
         assert [one["function"]["name"] for one in sent["tools"]] == ["sky_weather"]
         assert sent["tools"][0]["function"]["parameters"] == WEATHER.parameters
         given = Message("tool", "Rain", answers=calls[0])
-        answer(engine, [*ASKED, Message("assistant", "Let me see.", tuple(calls[:1])), given], **box.options)
+        answer(engine, [*ASKED, Message("assistant", "Let me see.", tuple(calls[:1])), given], **box.keep_to({}))
         *_, called, result = server.requests[-1].body["messages"]
     (call,) = called["tool_calls"]
     function = {"name": "sky_weather", "arguments": json.loads(BERN) if kind == "ollama" else calls[0].arguments}
@@ -307,7 +307,7 @@ def test_functions_are_offered_and_their_calls_found_and_sent_back(kind: str, ho
 
 
 def test_where_functions_are_not_known_that_is_said(home: Path) -> None:
-    options = Toolbox([WEATHER]).options
+    options = Toolbox([WEATHER]).keep_to({})
     with serve("ollama") as server:
         engine = open_one(server, home)
         assert not engine.knows_tools

@@ -62,13 +62,8 @@ class Toolbox:
     strict: bool = False
     """Whether a schema that no grammar can keep to is refused where a call is forced."""
 
-    @property
-    def options(self) -> dict[str, Any]:  # Any: as Options has them
-        """The options that it means."""
-        return self.keep_to({})
-
     def keep_to(self, form: Mapping[str, Any]) -> dict[str, Any]:  # Any: as Options has them
-        """The options that it means where an answer is to have a form, which a call that is forced has not."""
+        """The options that it means, beside those of the form of an answer, which a call that is forced has not."""
         told = {"tools": tuple(json.dumps(one.describe()) for one in self.forced or self.functions)}
         if not self.forced:
             return {**form, **told} if told["tools"] else {**form}
