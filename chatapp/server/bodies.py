@@ -66,7 +66,7 @@ def parse(kind: type[Known], raw: bytes) -> Known:
     try:
         body = kind.model_validate_json(raw or b"{}")
     except ValidationError as error:
-        raise refuse(choose(error.errors(include_url=False)), kind.model_json_schema()) from None
+        raise refuse(choose(error.errors(include_url=False)), kind) from None
     if isinstance(body, SampledBody):
         body.knobs()
     return body
@@ -77,16 +77,17 @@ def choose(errors: list[ErrorDetails]) -> ErrorDetails:
     return max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
 
 
-def refuse(error: ErrorDetails, schema: Mapping[str, Any]) -> Refusal:  # Any: JSON
-    """The refusal for something that is wrong with a body that this schema describes."""
+def refuse(error: ErrorDetails, kind: type[Body]) -> Refusal:
+    """The refusal for something that is wrong with a body of this kind."""
     *outer, last = error["loc"] or ("",)
     names = [*filter(is_name, outer), *([last] if is_name(last) or error["type"] == "extra_forbidden" else [])]
     where = ".".join(map(str, names))
     if error["type"] == "json_invalid":
         return Refusal(400, f"the body is no JSON in UTF-8: {error['ctx']['error']}", code="invalid_json")
     if error["type"] == "extra_forbidden":
-        inner = (name for part in schema.get("$defs", {}).values() for name in part.get("properties", ()))
-        return unknown_option(where, {*inner} if outer else {*schema["properties"]})
+        parts = kind.model_json_schema().get("$defs", {}).values() if outer else ()
+        inner = {name for part in parts for name in part.get("properties", ())}
+        return unknown_option(where, inner or {*kind.model_fields})
     if error["type"] == "missing":
         return Refusal(400, f"{where} is missing", param=where, code="missing")
     said = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
