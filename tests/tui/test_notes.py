@@ -14,7 +14,7 @@ async def test_every_command_has_a_line_of_its_own_and_the_last_one_is_reached(s
         await driver.type("/?\n")
         await driver.until(lambda: isinstance(driver.app.screen, NoteScreen) and "esc goes back" in driver.picture)
         seen: set[str] = set()
-        for _ in range(20):
+        for _ in range(len(explain().splitlines())):
             seen |= {line.strip(" │█▅▄▂▁▆▇▃") for line in driver.picture.splitlines()}
             await driver.press("down")
             await driver.pilot.pause()
