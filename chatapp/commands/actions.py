@@ -246,7 +246,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("Suspend", "to the shell; fg comes back", "app.suspend_process", names="background, stop process, fg"),
     Action("Screenshot", "as an SVG file in the Downloads folder", "app.screenshot", names="picture, svg"),
     Action("About chatapp", "its version, its parts and their licences",
-           slash=Slash("/about", alone(run.about), does="tell the version, and the licences of all parts"),
+           slash=Slash("/about", alone(run.about), does="tell the version, and all parts' licences"),
            names="version, licences, licenses, name card, credits"),
     Action("Quit", "conversations are saved", "app.quit", "app.quit", "ctrl+q", foot="Quit", always=True, daily=True,
            slash=Slash("/bye /exit", alone("leave"), does="leave"),
