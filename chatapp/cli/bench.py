@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
-from chatapp.cli.printing import note
-from chatapp.cli.progress import show_steps, warn_of_fallback
+from chatapp.cli.printing import note, warn
+from chatapp.cli.progress import show_steps
 from chatapp.text.errors import UsageError
 from chatapp.workspace import Workspace
 
@@ -50,7 +50,7 @@ def run(given: Namespace) -> int:
             return store.lowered(store.get(given.model), place.backend, place.precision).folder
 
         with store.adopting(), show_steps(given.model, as_json=given.steps) as on_progress:
-            open_one = partial(open_engine, store, given.model, read_placement(given), on_fallback=warn_of_fallback)
+            open_one = partial(open_engine, store, given.model, read_placement(given), on_fallback=warn)
             figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
     print(bench.format_figures(figures, "json" if given.json else "csv" if given.csv else "text"))
     return 0

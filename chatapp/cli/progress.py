@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from chatapp.cli.printing import note, warn
 from chatapp.text.printable import printable
 from chatapp.text.units import duration, size
 from model_store import Progress
@@ -144,15 +145,7 @@ def show_bars() -> Iterator["OnTransfer"]:
 def open_model(workspace: "Workspace", placement: "PlacementOptions", name: str, *, draft: str = "") -> "Opened":
     """Open a model, and the one that is to `draft` for it, telling how far it is if that takes long."""
     with show_steps(name) as on_progress:
-        opened = workspace.open_model(
-            name, placement, on_progress=on_progress, on_fallback=warn_of_fallback, draft=draft
-        )
+        opened = workspace.open_model(name, placement, on_progress=on_progress, on_fallback=warn, draft=draft)
     if opened.leaves:
-        print(f"Text goes to {printable(opened.leaves)}.", file=sys.stderr, flush=True)
+        note(f"Text goes to {opened.leaves}.")
     return opened
-
-
-def warn_of_fallback(reason: str) -> None:
-    """Say that something did not go as it should, and goes on in another way."""
-    sys.stdout.flush()
-    print(f"Warning: {printable(reason)}", file=sys.stderr, flush=True)
