@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_placement, read_placement
@@ -33,7 +34,8 @@ def run(given: Namespace) -> int:
     """Print what was measured, and measure what was not yet."""
     from chatapp.placement import measuring, selection
 
-    store, placement = Workspace().open_store(), read_placement(given)
+    store = Workspace().open_store()
+    placement = replace(read_placement(given), backend=given.backend)  # that of the settings is one to compare with
     model = store.get(given.model)
     with store.adopting(), show_steps(model.name) as on_progress:
         found = measuring.measure_all(store, model, placement, anew=given.again, on_progress=on_progress)

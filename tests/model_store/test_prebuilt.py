@@ -124,10 +124,7 @@ def test_the_command_runs_an_export(export: Path, kind: str, chatapp: Run) -> No
 
 
 @pytest.mark.parametrize("kind", ["onnx"], indirect=True)
-def test_of_the_ways_to_run_an_export_only_its_own_is_left(
-    export: Path, chatapp: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CHATAPP_BACKEND")
+def test_of_the_ways_to_run_an_export_only_its_own_is_left(export: Path, chatapp: Run) -> None:
     found = json.loads(chatapp("why", str(export), "--json").stdout)
     assert [one["placement"]["backend"] for one in found["ranking"]] == ["onnx"]
     assert found["ranking"][0]["verdict"] == "nothing to compare with"
