@@ -6,9 +6,13 @@ import re
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
 from chatapp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from chatapp.server.settings import ServerSettings
 
 DETAILS = """\
 Editors, chat programs and scripts that speak OpenAI's, Anthropic's, Ollama's, llama.cpp's or KServe's protocol
@@ -94,11 +98,11 @@ def parse_size(text: str) -> int:
     return int(found[1]) * UNITS[found[2]]
 
 
-def run(given: Namespace) -> int:
-    """Answer until told to end."""
+def read_server(given: Namespace) -> "ServerSettings":
+    """Read what the server is to be; what it would refuse is refused."""
     from chatapp.server.settings import ServerSettings, read_keys
 
-    settings = ServerSettings(
+    return ServerSettings(
         host=given.host,
         port=given.port,
         keys=read_keys(given.keys) if given.keys else (),
@@ -119,6 +123,11 @@ def run(given: Namespace) -> int:
         drain=given.drain,
         log_requests=given.log_requests,
     )
+
+
+def run(given: Namespace) -> int:
+    """Answer until told to end."""
+    settings = read_server(given)
     from chatapp.server.start import serve
 
     code = serve(Workspace(), settings, read_placement(given))

@@ -68,7 +68,7 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 def run(given: Namespace) -> int:
     """Do what was asked."""
     workspace = Workspace()
-    check(given.arguments)
+    check(workspace, given.arguments)
     service = describe(sys.platform, user_folder(), workspace.home, given.arguments)
     if given.action == "status":
         return status(service, workspace)
@@ -84,15 +84,18 @@ def run(given: Namespace) -> int:
     return 0
 
 
-def check(arguments: Sequence[str]) -> None:
+def check(workspace: Workspace, arguments: Sequence[str]) -> None:
     """Refuse what `chatapp serve` would refuse at every start."""
     from chatapp.cli import serve
 
     parser = Parser(prog="chatapp serve", allow_abbrev=False)
     serve.add(parser)
-    _, words = parser.parse_known_args(list(arguments))
+    given, words = parser.parse_known_args(list(arguments))
     if wrong := [word for word in words if word.startswith("-")]:
         parser.error(f"there is no option {wrong[0]}")
+    given.models = [*given.words, *words]
+    for name in serve.read_server(given).models:
+        workspace.open_store().get(name)
 
 
 def describe(platform: str, user: Path, home: Path, arguments: Sequence[str]) -> Service:

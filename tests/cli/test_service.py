@@ -75,11 +75,17 @@ def test_what_would_be_told_is_shown_and_nothing_is_done(chatapp: Run, tmp_path:
         (["service", "status", "x"], "one argument too many"),
         (["service", "install", "--dry-run", "--", "--prot", "1"], "there is no option --prot"),
         (["service", "install", "--dry-run", "--", "--port", "x"], "is not a port"),
+        (["service", "install", "--dry-run", "--", "--host", "0.0.0.0"], "give keys with --keys"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(chatapp: Run, words: list[str], said: str) -> None:
     done = chatapp(*words)
     assert done.returncode == 2 and said in done.stderr
+
+
+def test_a_model_that_is_not_here_gets_no_service(chatapp: Run) -> None:
+    done = chatapp("service", "install", "--dry-run", "nobody")
+    assert done.returncode == 1 and "no model" in done.stderr
 
 
 def test_a_service_is_written_started_ended_and_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
