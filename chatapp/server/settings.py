@@ -12,6 +12,7 @@ from chatapp.text.errors import UsageError
 
 PORT = 11434
 """Where Ollama listens: most clients look there by themselves."""
+HOST = re.compile(r"[\w-]+(\.[\w-]+)*")
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
 """What browsers send of the web page that asks."""
 SHORTEST_KEY = 16
@@ -67,6 +68,9 @@ class ServerSettings:
             raise UsageError("TLS needs both a certificate and its key: give --tls-cert and --tls-key")
         if not self.timeout:
             raise UsageError("--timeout 0 would end every answer before it begins: give a longer time, such as 10m")
+        for host in self.hosts:
+            if not HOST.fullmatch(host):
+                raise UsageError(f"--allow-host {host!r} is no name of a host: write it without http:// and a port")
         if "*" in self.origins:
             raise UsageError("--allow-origin * would let every web page ask: name the pages that may")
         for origin in self.origins:

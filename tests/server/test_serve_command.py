@@ -77,6 +77,8 @@ def read_pid(home: Path) -> int | None:
         (["nobody"], "no model"),
         (["--host", "0.0.0.0"], "--keys"),
         (["--allow-origin", "*"], "name the pages"),
+        (["--allow-host", "http://models.example"], "without http://"),
+        (["--allow-host", "models.example:80"], "without http://"),
         (["--tls-cert", "nothing.pem"], "--tls-key"),
         (["--tls-cert", "nothing.pem", "--tls-key", "nothing.pem"], "nothing.pem"),
         (["--tls-cert", __file__, "--tls-key", __file__], "in PEM"),
