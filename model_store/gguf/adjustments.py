@@ -60,6 +60,14 @@ def adjust_olmo(config: Fields) -> None:
         config.setdefault("rope_local_base_freq", config.get("rope_theta"))
 
 
+def adjust_afmoe(config: Fields) -> None:
+    """Experts that sigmoids choose, and embeddings that are scaled, as llama.cpp has them in all files."""
+    chosen = config.pop("gating", SIGMOID) == SIGMOID and config.pop("norm_topk_prob", True)
+    if not chosen or "moe_intermediate_size" not in config:
+        raise ValueError("afmoe chooses experts by sigmoids whose shares are one together, and tells their size")
+    config["mup_enabled"] = True
+
+
 def adjust_apertus(config: Fields) -> None:
     """No stretch where the file has none."""
     config["rope_scaling"] = config["rope_scaling"] or {"rope_type": "default"}

@@ -30,6 +30,7 @@ from model_store.gguf.adjustments import (
     CAPS,
     GROWTH,
     Fields,
+    adjust_afmoe,
     adjust_apertus,
     adjust_deepseek,
     adjust_exaone,
@@ -208,6 +209,14 @@ def renamed(source: Stored) -> Stored:
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
+    "afmoe": Architecture(
+        "afmoe",
+        layer={**BOTH_SIDES, **HEAD_NORMS, "attention_gate": "blk.{}.attn_gate"}
+        | {"choice_bias": "blk.{}.exp_probs_b.bias"},
+        keys={**EXPERTS, **WINDOW, "leading_dense_block_count": "num_dense_layers", "expert_gating_func": "gating"}
+        | {"expert_weights_scale": "route_scale", "expert_weights_norm": "norm_topk_prob"},
+        adjust=adjust_afmoe,
+    ),
     "apertus": Architecture(
         "apertus", layer={**HEAD_NORMS, "xielu": ("blk.{}.xielu", apertus.factors)}, adjust=adjust_apertus
     ),

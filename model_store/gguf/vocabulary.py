@@ -65,6 +65,7 @@ KIMI_WORDS = r"\p{Han}+|" + (
 SEED_WORDS = QWEN_WORDS.replace(r"| ?[^\s\p{L}\p{N}]+[\r\n]*|", r"| ?[^\s\p{L}\p{N}\r\n]+|")
 THREES = r"\d{1,3}(?=(?:\d{3})*\b)"
 """Digits in threes, counted from the end of a number."""
+ASIAN = "[一-鿿㐀-䶿豈-\ufaff\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2fdfเ-\u0e7f\u0e80-\u0effក-\u17ffက-႟ꩠ-ꩿꧠ-\ua9ff가-\ud7afᄀ-ᇿ]+"
 DIGITS: Part = {"type": "Digits", "individual_digits": True}
 
 
@@ -93,6 +94,7 @@ WORDS: Mapping[str, tuple[Part, ...]] = {
     "kimi-k2": words(KIMI_WORDS),
     "seed-coder": words(SEED_WORDS),
     "tiny_aya": words(THREES, GPT_4O_WORDS),
+    "afmoe": words(THREES.replace(r"\b", r"(?!\d)"), ASIAN, DEEPSEEK_V3[-1]),
 }  # fmt: skip
 """How a text is cut into words, by `tokenizer.ggml.pre`."""
 BEGINNING = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "lfm2", "tekken")

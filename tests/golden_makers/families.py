@@ -301,9 +301,8 @@ CASES: dict[str, dict[str, object]] = {
     "ernie4_5_moe": dict(LLAMA, moe_intermediate_size=48, moe_num_experts=6, moe_k=2, moe_num_shared_experts=1),
     "glm4_moe": dict(LLAMA, **EXPERTS, head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, use_qk_norm=True)
     | dict(routed_scaling_factor=1.5, num_nextn_predict_layers=0),
-    "afmoe": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=6, num_hidden_layers=3, sliding_window=6)
-    | dict(layer_types=["sliding_attention", "full_attention", "sliding_attention"], num_shared_experts=1)
-    | dict(num_dense_layers=1, route_scale=1.5, mup_enabled=True),
+    "afmoe": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=6, num_hidden_layers=4, sliding_window=6)
+    | dict(num_shared_experts=1, num_dense_layers=1, route_scale=1.5, mup_enabled=True),
     "qwen3_moe": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=8, norm_topk_prob=True),
     "qwen3_moe-mixed": dict(LLAMA, **EXPERTS, num_experts=6, num_hidden_layers=3, mlp_only_layers=[1])
     | dict(use_sliding_window=True, sliding_window=6),

@@ -12,6 +12,7 @@ from support.gguf_files import floats, gguf, mxfp4, q8_0, vocabulary
 from support.gguf_states import blocks_of, with_states
 
 ARCHITECTURES = {
+    "afmoe": "afmoe",
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
     "gemma4_text": "gemma4",
@@ -47,6 +48,7 @@ NAMES = {
     "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm",
     "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
     **dict.fromkeys(("mlp.gate", "block_sparse_moe.gate", "block_sparse_moe.router.layer"), "ffn_gate_inp"),
+    "mlp.router.gate": "ffn_gate_inp", "self_attn.gate_proj": "attn_gate",
     "mlp.router": "ffn_gate_inp", "self_attn.sinks": "attn_sinks",
     **{f"mlp.experts.{kind}_proj": f"ffn_{kind}_exps" for kind in ("gate", "up", "down")},
     **{f"mlp.shared_expert.{kind}_proj": f"ffn_{kind}_shexp" for kind in ("gate", "up", "down")},
@@ -76,6 +78,11 @@ BEHIND = {
     "post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm",
 }  # fmt: skip
 RENAMED = {
+    "afmoe": {
+        "post_attention_layernorm": "post_attention_norm",
+        "pre_mlp_layernorm": "ffn_norm",
+        "post_mlp_layernorm": "post_ffw_norm",
+    },
     "exaone4": BEHIND,
     "olmo2": BEHIND,
     "olmo3": BEHIND,
@@ -251,6 +258,9 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
             keys["feed_forward_length"] = -(-size // multiple) * multiple
         else:
             keys |= {"leading_dense_block_count": config["num_dense_layers"], "expert_gating_func": 2}
+    if config["model_type"] == "afmoe":
+        keys |= {"leading_dense_block_count": config["num_dense_layers"], "expert_weights_scale": config["route_scale"]}
+        keys |= {"expert_gating_func": 2, "expert_weights_norm": True}
     if config["model_type"].startswith("qwen3_5"):
         keys |= {
             "ssm.conv_kernel": config["linear_conv_kernel_dim"], "ssm.state_size": config["linear_key_head_dim"],
@@ -366,7 +376,8 @@ def stacked(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             name = name.replace(f".{word}.", f".{role}.")
         name = name.replace(".block_sparse_moe.experts.", ".mlp.experts.").replace(".sinks", ".sinks.weight")
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
-        name = name.replace(".feed_forward.expert_bias", ".mlp.gate.e_score_correction.bias")
+        for bias in (".feed_forward.expert_bias", ".mlp.expert_bias"):
+            name = name.replace(bias, ".mlp.gate.e_score_correction.bias")
         stem, experts, rest = name.partition(".experts.")
         if experts and not rest[0].isdigit():
             found |= listed(name, values)
