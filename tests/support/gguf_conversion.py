@@ -260,7 +260,11 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
             keys |= {"leading_dense_block_count": config["num_dense_layers"], "expert_gating_func": 2}
     if config["model_type"] == "afmoe":
         keys |= {"leading_dense_block_count": config["num_dense_layers"], "expert_weights_scale": config["route_scale"]}
-        keys |= {"expert_gating_func": 2, "expert_weights_norm": True}
+        keys |= {
+            "expert_gating_func": 2,
+            "expert_weights_norm": True,
+            "expert_shared_count": config["num_shared_experts"],
+        }
     if config["model_type"].startswith("qwen3_5"):
         keys |= {
             "ssm.conv_kernel": config["linear_conv_kernel_dim"], "ssm.state_size": config["linear_key_head_dim"],
