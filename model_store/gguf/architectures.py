@@ -214,7 +214,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         layer={**BOTH_SIDES, **HEAD_NORMS, "attention_gate": "blk.{}.attn_gate"}
         | {"choice_bias": "blk.{}.exp_probs_b.bias"},
         keys={**EXPERTS, **WINDOW, "leading_dense_block_count": "num_dense_layers", "expert_gating_func": "gating"}
-        | {"expert_weights_scale": "route_scale", "expert_weights_norm": "norm_topk_prob"},
+        | {"expert_weights_scale": "route_scale", "expert_weights_norm": "norm_topk_prob"}
+        | {"expert_shared_count": "num_shared_experts"},
         adjust=adjust_afmoe,
     ),
     "apertus": Architecture(
