@@ -37,6 +37,20 @@ async def test_an_answer_of_a_comparison_is_kept_once() -> None:
         assert [one for one in kept if one] == ["one"]
 
 
+@pytest.mark.parametrize("opening", ["f1", "f2", "f6", "f7", "ctrl+p"])
+async def test_a_click_beside_a_window_leaves_it(opening: str) -> None:
+    async with running(ScriptedEngine(can_chat=True), size=(120, 40)) as driver:
+        await driver.press(opening)
+        await driver.until(lambda: len(driver.app.screen_stack) == 2 and driver.app.screen.is_mounted, opening)
+        await driver.pilot.pause()
+        if opening in ("f1", "f7"):  # elsewhere it would choose
+            await driver.pilot.click(offset=(60, 20))
+            await driver.pilot.pause()
+            assert len(driver.app.screen_stack) == 2
+        await driver.pilot.click(offset=(1, 1))
+        await driver.until(lambda: driver.app.screen is driver.screen)
+
+
 @pytest.mark.parametrize(
     ("opening", "ending"),
     [

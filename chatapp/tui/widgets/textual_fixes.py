@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual._compositor import Compositor
 from textual.await_complete import AwaitComplete
+from textual.events import Click
 from textual.strip import Strip
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ class EndsOnce(AnyScreen):
 
     def dismiss(self, result: Any = None) -> AwaitComplete:  # Any: as above
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def on_click(self, event: Click) -> None:
+        """Leave a window with a click beside it, as escape does; the app presses that: a key of ours would end here."""
+        if self.is_modal and self.is_current and self.get_widget_at(*event.screen_offset)[0] is self:
+            self.app.call_later(self.app.simulate_key, "escape")
 
 
 class LaidOutOnce(AnyScreen):
