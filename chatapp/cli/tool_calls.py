@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from concurrent.futures import wait
 
 from chatapp.cli.printing import note, stoppable
@@ -68,19 +69,18 @@ def is_terminal() -> bool:
 
 def run(running: RunningCall) -> Result:
     """Wait for a call, unless Ctrl+C stops it, and show what it gave."""
-    name, seconds = running.tool.name, 0.0
+    name, began = running.tool.name, time.monotonic()
     if running.unasked:
         note(describe_call(running.call, running.tool))
     with stoppable() as stop:
         while not wait([running.result], BEAT).done:
-            seconds += BEAT
             if stop.is_set():
                 running.result.cancel()
                 note("Stopped.")
                 return STOPPED
-    result = running.result.result()
+    result, took = running.result.result(), milliseconds(time.monotonic() - began)
     lines = result.text.split("\n")
     more = f"\n… {len(lines) - SHOWN:,} more lines" if len(lines) > SHOWN else ""
     shown = "\n".join(line[:200] for line in lines[:SHOWN])
-    note(f"{name} {'failed' if result.outcome == 'failed' else 'gave'}, after {milliseconds(seconds)}:\n{shown}{more}")
+    note(f"{name} {'failed' if result.outcome == 'failed' else 'gave'}, after {took}:\n{shown}{more}")
     return result
