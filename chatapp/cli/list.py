@@ -52,17 +52,21 @@ def print_models(store: Store, *, as_json: bool) -> None:
 def print_cache(store: Store, *, as_json: bool) -> None:
     """Print the models in the cache of the Hub, and why some of them cannot run."""
     assert store.places
-    rows = []
+    found: list[tuple[str, str | None, int | None, int | None, str]] = []
     for name in repositories(store.places.hub_cache):
         try:
             model = plan(store, name).model
-            rows.append((name, model.family, count(model.parameters), size(model.size), ""))
+            found.append((name, model.family, model.parameters, model.size, ""))
         except StoreError as error:
-            rows.append((name, "-", "-", "-", str(error)))
+            found.append((name, None, None, None, str(error)))
     if as_json:
-        return print_json([dict(zip(CACHE_FIELDS, row, strict=True)) for row in rows])
-    if not rows:
+        return print_json([dict(zip(CACHE_FIELDS, one, strict=True)) for one in found])
+    if not found:
         return print(printable(f"There are no models in {store.places.hub_cache}."))
+    rows = [
+        (name, family or "-", count(parameters) if parameters else "-", size(held) if held else "-", why)
+        for name, family, parameters, held, why in found
+    ]
     print(table(("NAME", "FAMILY", "PARAMETERS", "SIZE", "WHY NOT"), rows))
 
 

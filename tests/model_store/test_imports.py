@@ -266,7 +266,8 @@ class TestHubCache:
         listed = chatapp("list", "--cache").stdout
         assert "someone/tiny-model  llama" in listed and "someone/broken" in listed and "data" not in listed
         facts = json.loads(chatapp("list", "--cache", "--json").stdout)
-        assert "no snapshot called main" in facts[0]["why_not"] and facts[1]["why_not"] == ""
+        assert "no snapshot called main" in facts[0]["why_not"] and facts[0]["size"] is None
+        assert facts[1]["why_not"] == "" and facts[1]["size"] > facts[1]["parameters"] > 0
 
 
 class TestOtherApps:
