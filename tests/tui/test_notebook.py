@@ -245,9 +245,9 @@ async def test_again_with_columns_open_keeps_the_likeliest_and_adds_a_version() 
 
 async def tokens_shown(driver: Driver) -> str:
     """The text of the tokens that ctrl+t shows; nothing where it shows none."""
-    before = len(driver.toasts)
+    before = driver.toasts
     await driver.press("ctrl+t")
-    await driver.until(lambda: isinstance(driver.app.screen, HeatScreen) or len(driver.toasts) > before)
+    await driver.until(lambda: isinstance(driver.app.screen, HeatScreen) or driver.toasts != before)
     if not isinstance(screen := driver.app.screen, HeatScreen):
         return ""
     found = "".join(token.text for token in screen.tokens())
