@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os.path import commonprefix
 
 import numpy as np
 
@@ -159,7 +160,6 @@ class PromptCache:
         return logits
 
 
-def share(cached: Sequence[int], prompt: Sequence[int]) -> int:
+def share(cached: list[int], prompt: list[int]) -> int:
     """How many tokens of a prompt are cached, without its last one."""
-    pairs = enumerate(zip(cached, prompt, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(cached), len(prompt) - 1))
+    return min(len(commonprefix([cached, prompt])), len(prompt) - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from os.path import commonprefix
 
 from chatapp.server.protocol import Endpoint, Protocol
 from chatapp.server.refusals import Refusal
@@ -76,10 +76,9 @@ class Routes:
 
     def guess(self, path: str) -> Protocol:
         """The protocol whose paths begin most like this one, in which its refusal is understood."""
-        return max(self.protocols, key=lambda protocol: max(count_alike(one.path, path) for one in protocol.endpoints))
+        parts = path.split("/")
 
+        def count_alike(protocol: Protocol) -> int:
+            return max(len(commonprefix([one.path.split("/"), parts])) for one in protocol.endpoints)
 
-def count_alike(path: str, other: str) -> int:
-    """How many parts two paths have in common at their beginnings."""
-    pairs = zip(path.split("/"), other.split("/"), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return max(self.protocols, key=count_alike)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import islice
+from os.path import commonprefix
 from typing import Protocol
 
 import numpy as np
@@ -91,9 +92,7 @@ class DraftModel:
 
     def _read(self, tokens: Sequence[int]) -> np.ndarray:
         """The logits after these tokens, of which only what is new is read."""
-        pairs = enumerate(zip(self.cached, tokens, strict=False))
-        shared = next((place for place, (one, other) in pairs if one != other), min(len(self.cached), len(tokens) - 1))
-        shared = min(shared, len(tokens) - 1)
+        shared = min(len(commonprefix([self.cached, list(tokens)])), len(tokens) - 1)
         if shared < self.session.length:
             self.session.rewind(shared)
         for part in split_prompt(self.session, list(tokens[shared:])):

@@ -5,6 +5,7 @@ from __future__ import annotations  # as in chatapp.text.child
 import json
 import re
 from collections.abc import Iterator, Sequence
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -235,8 +236,7 @@ class Grammar:
         if len(tokens) == len(known) and tokens == known:
             return
         if tokens[: len(known)] != known:
-            pairs = enumerate(zip(known, tokens, strict=False))
-            shared = next((place for place, (one, other) in pairs if one != other), min(len(known), len(tokens)))
+            shared = len(commonprefix([known, list(tokens)]))
             self.matcher.rollback(len(known) - shared)
             del known[shared:]
             self.spelt = None

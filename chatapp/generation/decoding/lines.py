@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
+from os.path import commonprefix
 
 import numpy as np
 
@@ -171,8 +172,7 @@ def walk_branches(
     """The same, one after the other."""
     length, before, after = session.length, tuple[int, ...](), list[np.ndarray]()
     for branch in branches:
-        pairs = enumerate(zip(before, branch, strict=False))
-        shared = next((place for place, (a, b) in pairs if a != b), min(len(before), len(branch)))
+        shared = len(commonprefix([before, branch]))
         del after[shared:]
         session.rewind(length + shared)
         if unread := branch[shared:]:

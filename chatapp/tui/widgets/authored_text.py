@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Self
 
 from rich.text import Text
@@ -92,8 +93,7 @@ class AuthoredText(VimArea):
         parts = [(role, printable(text)) for role, text in (*parts, ("user", after))]
         before, now = self.text, "".join(text for _, text in parts)
         if before != now:
-            shared = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), None)
-            shared = min(len(before), len(now)) if shared is None else shared
+            shared = len(commonprefix([before, now]))
             start = self.location(shared)
             self.number += 1
             stood = self.selection
