@@ -14,9 +14,12 @@ from textual.widget import Widget
 
 from chatapp.text.printable import printable
 
+MOST = 4
+"""Names that may be chosen."""
+
 
 class Picker(Widget, can_focus=True):
-    """Names, of which up to `most` may be chosen; they keep the order in which they were."""
+    """Names, of which some may be chosen; they keep the order in which they were."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -37,10 +40,10 @@ class Picker(Widget, can_focus=True):
     class Submitted(Message):
         """The choice is complete."""
 
-    def __init__(self, names: Sequence[str], chosen: Sequence[str] = (), *, most: int = 4) -> None:
+    def __init__(self, names: Sequence[str], chosen: Sequence[str] = ()) -> None:
         super().__init__()
-        self.names, self.most = tuple(names), most
-        self.chosen = [name for name in chosen if name in names][:most]
+        self.names = tuple(names)
+        self.chosen = [name for name in chosen if name in names][:MOST]
         self.filter = ""
         self.cursor = 0
         """Among the names that are shown."""
@@ -89,10 +92,10 @@ class Picker(Widget, can_focus=True):
         name = shown[self.cursor]
         if name in self.chosen:
             self.chosen.remove(name)
-        elif len(self.chosen) < self.most:
+        elif len(self.chosen) < MOST:
             self.chosen.append(name)
         else:
-            self.notify(f"At most {self.most} side by side; leave one out with space.", severity="warning")
+            self.notify(f"At most {MOST} side by side; leave one out with space.", severity="warning")
         self.refresh()
 
     def on_mouse_scroll_down(self) -> None:
@@ -113,7 +116,7 @@ class Picker(Widget, can_focus=True):
 
     def head(self) -> Content:
         """How many are chosen, and what was typed."""
-        count = f" {len(self.chosen)} of at most {self.most} chosen"
+        count = f" {len(self.chosen)} of at most {MOST} chosen"
         hint = "   type to filter, ⏎ to compare"
         typed = (f"   only names with “{self.filter}”", "$accent") if self.filter else (hint, "$muted")
         return Content.assemble((count, "$muted"), typed).truncate(self.size.width, ellipsis=True)
