@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import Field, ValidationError
 
 from chatapp.generation import Delta, Message, ToolCall
-from chatapp.generation.text.thinking import Think
+from chatapp.generation.text.thinking import THINK, Think
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, SampledBody, given
@@ -188,7 +188,7 @@ def read_content(content: str | list[Block], where: str) -> str:
     said = list[str]()
     for block in content:
         if block.type == "thinking":
-            said.append(f"<think>\n{block.thinking or ''}\n</think>\n\n")
+            said.append((block.thinking or "").join(THINK))
         elif block.type == "redacted_thinking":
             pass
         elif block.type == "text" and block.text is not None:

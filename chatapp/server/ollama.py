@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from chatapp.generation import Message, Token, ToolCall
+from chatapp.generation.text.thinking import THINK
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server import ollama_models, page
 from chatapp.server.asks import Ask, Conversation, Gap, Texts
@@ -161,7 +162,7 @@ def read_message(message: OllamaMessage) -> Message:
         ToolCall(call.function.name, json.dumps(call.function.arguments), call.id) for call in message.tool_calls or ()
     )
     answered = ToolCall(message.tool_name or "", "{}", message.tool_call_id or "") if message.role == "tool" else None
-    thought = f"<think>\n{message.thinking}\n</think>\n\n" if message.thinking else ""
+    thought = message.thinking.join(THINK) if message.thinking else ""
     return Message(message.role, thought + (message.content or ""), called, answered)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from chatapp.generation import Message, ToolCall
-from chatapp.generation.text.thinking import Think
+from chatapp.generation.text.thinking import THINK, Think
 from chatapp.generation.text.tools import LENIENT, Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, given
@@ -175,7 +175,7 @@ def read_message(message: ChatMessage, number: int, known: Mapping[str, str]) ->
     role = "system" if message.role == "developer" else message.role
     text = read_content(message.content, f"messages.{number}.content")
     if (thought := message.reasoning_content or message.reasoning) and role == "assistant":
-        text = f"<think>\n{thought}\n</think>\n\n{text}"
+        text = thought.join(THINK) + text
     calls = tuple(
         ToolCall(call.function.name, check_arguments(call.function.arguments, f"messages.{number}.tool_calls"), call.id)
         for call in message.tool_calls or ()

@@ -24,7 +24,7 @@ TOLD = frozenset({"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<
 STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 """A text in the code of a template."""
 THINK = "<think>\n", "\n</think>\n\n"
-"""How thinking is written down that a model tells in another way."""
+"""How thinking is written down that comes in another way: between these two."""
 CALL = "<function={}>"
 """How a call of a function is, before its arguments."""
 ANALYSIS = "<|channel|>analysis"
