@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from chatapp.text.errors import UserError
+from chatapp.text.errors import InputError
 
 
-class SlashError(UserError):
+class SlashError(InputError):
     """A line that is no command."""
 
 

@@ -180,6 +180,7 @@ async def test_help_and_unknown_commands(tmp_path: Path) -> None:
         await driver.press("escape")
         await enter(driver, "/celar")
         assert driver.toasts[-1] == "Unknown command /celar; did you mean /clear?"
+        assert [*driver.app._notifications][-1].severity == "warning"
         await enter(driver, "/set nohistory")
         await driver.until(lambda: "Nothing of this conversation is kept." in driver.toasts)
         assert not driver.pane.kept
