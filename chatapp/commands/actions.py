@@ -5,6 +5,8 @@ The screen binds its keys; the palette, the help, the prompt's offers and the lo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from chatapp.commands import run
 from chatapp.commands.commands import PRESETS, SEARCH, Action, Command, Slash, SlashError, place_at
 from chatapp.commands.parse import (
@@ -64,8 +66,7 @@ def explain(name: str = "") -> str:
     if name == "/set":
         from chatapp.commands.parameters import PARAMETERS
 
-        width = max(map(len, PARAMETERS))
-        return "\n".join([SET, *(f"  {option:{width}} {one.does}" for option, one in PARAMETERS.items())])
+        return "\n".join([*lay_out(SETTINGS), "", *lay_out([(name, one.does) for name, one in PARAMETERS.items()])])
     if found := find(name):
         return "\n  ".join(filter(None, (f"{name} {found.usage}".strip(), found.does, DETAILS.get(name))))
     rows = [
@@ -73,25 +74,31 @@ def explain(name: str = "") -> str:
         ("!COMMAND", "run it in your shell, for the next message"),
         (FENCE, "begin and end a text of several lines"),
     ]
-    width = max(len(usage) for usage, _ in rows)
-    return "\n".join(f"{usage:{width}}  {does}" for usage, does in rows)
+    return "\n".join(lay_out(rows))
+
+
+def lay_out(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Two columns in lines."""
+    width = max(len(first) for first, _ in rows)
+    return [f"{first:{width}}  {second}" for first, second in rows]
 
 
 def listed() -> list[tuple[str, str]]:
     """Every slash command by each of its names, with what may follow it, and what it does."""
-    return [(f"{name} {one.usage}".strip(), one.does) for one in SLASHES for name in one.names]
+    rows = [(f"{name} {one.usage}".strip(), one.does) for one in SLASHES for name in one.names if name != "/set"]
+    return [*SETTINGS, *rows]
 
 
-SET = """\
-/set parameter NAME VALUE
-/set system TEXT
-/set think      let the model think before it answers
-/set think low  let it think little; medium, high: more
-/set nothink    let it answer at once
-/set history    begin another conversation, which is kept
-/set nohistory  begin another conversation, of which nothing is kept
-
-parameters:"""
+SETTINGS = (
+    ("/set parameter NAME VALUE", "choose an option, such as temperature 0.7"),
+    ("/set system TEXT", "choose the system prompt; no TEXT: none"),
+    ("/set think", "let the model think before it answers"),
+    ("/set think low", "let it think little; medium, high: more"),
+    ("/set nothink", "let it answer at once"),
+    ("/set history", "begin a conversation that is kept"),
+    ("/set nohistory", "begin a conversation that is not kept"),
+)
+"""What may be set, and what that does."""
 DETAILS = {
     "/show": "WHAT is info, parameters, system, template, license or modelfile",
     "/tools": "WHAT is on or off, with servers; allow, with a tool that then runs unasked; ask takes that back",
@@ -122,7 +129,7 @@ ACTIONS: tuple[Action, ...] = (
            place="models.use models.more models.filter models.cancel models.resume models.back"),
     Action("Sampling", "temperature and the rest, with a preview", "screen.sampling", "chat.sampling", "ctrl+s",
            foot="Sampling",
-           slash=Slash("/set", read_setting, "parameter NAME VALUE", "choose an option, such as temperature 0.7"),
+           slash=Slash("/set", read_setting),
            names="parameters, options, temperature, top_p, top_k, min_p, seed, max_tokens, penalty, stop texts, "
            "logit_bias, context, when full",
            place="sampling.less sampling.more sampling.less_finely sampling.more_finely sampling.up sampling.down "
@@ -255,7 +262,7 @@ ACTIONS: tuple[Action, ...] = (
 """In the order in which the palette shows them: the most wanted first."""
 
 FIRST = (
-    *("/set", "/show", "/load", "/save", "/clear", "/model", "/again", "/continue", "/edit", "/copy"),
+    *("/show", "/load", "/save", "/clear", "/model", "/again", "/continue", "/edit", "/copy"),
     *("/export", "/import", "/theme", "/search", "/preset"),
 )
 """The slash commands that the help lists first, in this order."""

@@ -169,21 +169,22 @@ def test_help_tells_every_command_and_every_parameter() -> None:
     assert len(lines) == len(listed()) + 2
     assert "/clear                     begin another conversation" in lines
     assert all(len(line) <= 80 for line in lines)
-    told = [line.removeprefix("  ") for line in explain("/set").splitlines()]
+    told = explain("/set").splitlines()
     width = max(map(len, parameters.PARAMETERS))
-    assert all(f"{name:{width}} {one.does}" in told for name, one in parameters.PARAMETERS.items())
+    assert all(f"{name:{width}}  {one.does}" in told for name, one in parameters.PARAMETERS.items())
     assert explain("/show").endswith("template, license or modelfile")
     assert explain("/again") == "/again\n  answer the last question once more"
 
 
 def test_help_says_of_set_history_what_it_does() -> None:
     told = explain("/set")
-    assert "/set nohistory  begin another conversation, of which nothing is kept" in told
-    assert "/set history    begin another conversation, which is kept" in told
+    assert "/set nohistory             begin a conversation that is not kept" in told
+    assert "/set history               begin a conversation that is kept" in told
 
 
 def test_no_two_slash_commands_share_a_name_and_the_help_tells_of_each() -> None:
     names = [name for slash in actions.SLASHES for name in slash.names]
     assert len(set(names)) == len(names)
     assert all(explain(name).startswith(name) for name in names)
-    assert [usage.split()[0] for usage, _ in listed()] == names
+    assert {usage.split()[0] for usage, _ in listed()} == set(names)
+    assert all(parse(usage) for usage, _ in listed() if usage.startswith("/set") and usage.islower())
