@@ -44,6 +44,9 @@ class OpenFile:
     path: Path | None
     text: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", normalise(self.text))
+
 
 @dataclass(frozen=True)
 class Place:
@@ -56,3 +59,12 @@ class Place:
     open_files: Sequence[OpenFile] = ()
     """Without this one, the one looked at last first."""
     folder: Folder | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prefix", normalise(self.prefix))
+        object.__setattr__(self, "suffix", normalise(self.suffix))
+
+
+def normalise(text: str) -> str:
+    """A text with the line breaks that models and the folder know, and `?` for half a surrogate pair."""
+    return text.replace("\r\n", "\n").encode(errors="replace").decode()

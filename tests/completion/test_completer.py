@@ -38,6 +38,14 @@ def test_a_long_match_is_shown_unasked_without_a_model() -> None:
     assert offers[0].probability > 0.5
 
 
+def test_line_breaks_of_windows_change_nothing_and_half_a_character_is_none() -> None:
+    text = LONG.prefix.replace("\n", "\r\n")
+    assert Place(text, "\r\n", open_files=[OpenFile(None, text)]) == replace(
+        LONG, open_files=[OpenFile(None, LONG.prefix)]
+    )
+    assert Place("'\ud83d", "\ude00'") == Place("'?", "?'")
+
+
 def test_a_short_match_is_shown_only_when_asked_for() -> None:
     completer = Completer(None)
     assert completer.offers(SHORT) == []
