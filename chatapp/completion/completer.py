@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from chatapp.completion.block import Block
 from chatapp.completion.candidates import Candidate, find_candidates, judge
-from chatapp.completion.gate import Gate
+from chatapp.completion.gate import Gate, is_word
 from chatapp.completion.offers import Offer
 from chatapp.completion.place import Place
 from chatapp.completion.ranker import rank, read_weights
@@ -123,7 +123,8 @@ class Completer:
     def _offer(self, place: Place, candidate: Candidate, probability: float) -> Offer:
         source, other = candidate.find_source(place), candidate.other
         path = other.path if other and source in ("open file", "folder") else None
-        withheld = candidate.fault or self._withhold(probability)
+        within = "a word stands right behind" if is_word(place.suffix[:1]) else ""
+        withheld = within or candidate.fault or self._withhold(probability)
         return Offer(candidate.text, source, probability, withheld, path, candidate)
 
     def _withhold(self, probability: float) -> str:

@@ -38,6 +38,13 @@ def test_a_long_match_is_shown_unasked_without_a_model() -> None:
     assert offers[0].probability > 0.5
 
 
+def test_nothing_is_shown_unasked_before_a_word() -> None:
+    within, behind = replace(LONG, suffix="more')\n"), replace(LONG, suffix="'more')\n")
+    (asked,) = Completer(None).offers(within, invoked=True)
+    assert (asked.text, asked.withheld) == (" help='", "a word stands right behind")
+    assert Completer(None).offers(within) == [] and Completer(None).offers(behind)
+
+
 def test_line_breaks_of_windows_change_nothing_and_half_a_character_is_none() -> None:
     text = LONG.prefix.replace("\n", "\r\n")
     assert Place(text, "\r\n", open_files=[OpenFile(None, text)]) == replace(
