@@ -4,6 +4,7 @@ import sys
 from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import note
 from chatapp.workspace import Workspace
 
 DETAILS = """\
@@ -36,6 +37,8 @@ def run(given: Namespace) -> int:
     try:
         if not running.is_first:
             raise_window(running)
+            if given.model or given.screen_reader:
+                note("chatapp was open already: a model is chosen there (Ctrl+O), --screen-reader counts at a start.")
             return 0
         command = (*COMMAND, given.model) if given.model else COMMAND
         if given.browser or not has_view():

@@ -117,7 +117,9 @@ class Bridge:
                 for task in watching:
                     task.cancel()
                 await self.end()
-        return code
+        if code < 0:  # killed, of which it could not tell itself
+            print(f"chatapp has ended ({describe_ending(code)})", file=sys.stderr, flush=True)
+        return code if code >= 0 else 1
 
     def describe_end(self, code: int) -> str:
         """What the page shows once the app has ended."""

@@ -113,6 +113,11 @@ async def test_the_page_says_how_the_app_ended(tmp_path: Path) -> None:
             end = (await told(client, "end"))["text"]
             assert "exit code 1" in end and "broken on purpose" in end
         assert await one.served == 1
+    async with window(tmp_path) as one, one.enter() as client:
+        assert one.bridge.process
+        one.bridge.process.kill()
+        assert (await told(client, "end"))["text"].startswith("chatapp has ended (SIGKILL)")
+        assert await one.served == 1
 
 
 async def test_closing_the_window_asks_the_app(tmp_path: Path) -> None:

@@ -54,12 +54,12 @@ def test_what_a_window_lacks(
     assert lack in find_lack() and bool(lack) == bool(find_lack())
 
 
-def start(home: Path, **more: str) -> "subprocess.Popen[str]":
+def start(home: Path, *arguments: str, **more: str) -> "subprocess.Popen[str]":
     """`chatapp desktop` where there is no display."""
     without = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     given = {name: value for name, value in os.environ.items() if name not in without}
     given |= {"CHATAPP_HOME": str(home), **more}
-    command = [sys.executable, "-m", "chatapp", "desktop"]
+    command = [sys.executable, "-m", "chatapp", "desktop", *arguments]
     return subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -71,6 +71,8 @@ async def test_the_page_opens_where_no_window_can(tmp_path: Path) -> None:
         await until(seen.exists)
         page = Path(seen.read_text().strip().removeprefix("file://"))
         assert "http://127.0.0.1:" in page.read_text()
+        with start(tmp_path / "home", "builtin", BROWSER=str(browser)) as second:
+            assert "was open already" in (await asyncio.to_thread(second.communicate, timeout=20))[1]
         process.send_signal(signal.SIGINT)
         _, complaints = await asyncio.to_thread(process.communicate, timeout=20)
     assert complaints.splitlines()[0].startswith("No window: ")
