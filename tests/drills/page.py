@@ -1,4 +1,4 @@
-"""The server's page in a headless Chromium: chat, stop, latencies, hostile answers, another site, a killed server.
+"""The server's page in a headless Chromium: chat, stop, new, latencies, hostile answers, another site, a killed server.
 
     pip install playwright; apt-get install chromium
     PYTHONPATH=tests:tests/offline python -m drills.page FOLDER [CHROMIUM]
@@ -77,6 +77,22 @@ def chat(browser: Browser, folder: Path) -> None:
         assert said == [("user", "hello 1"), ("assistant", "One two three."), ("user", "hello 2")], said
         page.screenshot(path=folder / "page-chat.png")
         print(f"chat: {figures}")
+
+
+def anew(browser: Browser) -> None:
+    """An answer that "New" cuts off is not in the next conversation."""
+    engine = ScriptedEngine(text="word " * 400, can_chat=True, delay=0.01)
+    with serving(Home(engine)) as served, opened(browser, f"http://127.0.0.1:{served.port}") as page:
+        page.evaluate("() => { models.set('builtin', ['chat']); invite() }")
+        for text in ("old", "new"):
+            page.fill("#text", text)
+            page.keyboard.press("Enter")
+            until(page, "document.querySelector('main').innerText.includes('word word')")
+            page.click("#new")
+            page.wait_for_selector("#send:visible")
+        said = [[one.text for one in asked] for asked in engine.chats]
+        assert said == [["old"], ["new"]] and not page.input_value("#text"), said
+        print("anew: nothing of what was cut off")
 
 
 def hostile(browser: Browser, folder: Path) -> None:
@@ -175,7 +191,11 @@ def killed(browser: Browser) -> None:
         page.wait_for_selector("[role=alert]")
         said = page.locator("article").last.inner_text()
         assert len(said) > 60
-        print(f"killed: {page.locator('[role=alert]').inner_text()!r}, and the text stays")
+        page.fill("#text", "unanswered")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("article:last-child [role=alert]")
+        assert page.input_value("#text") == "unanswered"
+        print(f"killed: {page.locator('[role=alert]').first.inner_text()!r}, and the text stays")
     finally:
         server.kill()
         server.wait()
@@ -193,6 +213,7 @@ def main() -> None:
         elsewhere(browser)
         killed(browser)
         chat(browser, folder)
+        anew(browser)
         browser.close()
 
 
