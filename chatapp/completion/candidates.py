@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from chatapp.completion.gate import Gate
+from chatapp.completion.gate import Gate, find_imbalance, split_lines
 from chatapp.completion.matches import Match, matches_elsewhere, matches_in_file
 from chatapp.completion.place import Place
 from chatapp.generation import Engine
@@ -69,10 +69,18 @@ def find_candidates(
 def judge(gate: Gate, place: Place, candidate: Candidate) -> Candidate:
     """The candidate with what speaks against it at the place; without the end that stands there, if that is better."""
     verdict, text = gate.judge(place, candidate.text), candidate.text
-    if verdict.reason and (shorter := leave_closed(text, place.suffix)) != text:
+    shorter = leave_closed(text, place.suffix)
+    if shorter != text and (verdict.reason or matches_better(place, shorter, text)):
         left = gate.judge(place, shorter)
         verdict, text = (left, shorter) if not left.reason else (verdict, text)
     return replace(candidate, text=text, fault=verdict.reason, unknown=verdict.unknown)
+
+
+def matches_better(place: Place, text: str, other: str) -> bool:
+    """Whether brackets and quotes match with a text at a place, and do not with another: comments parse anyhow."""
+    begun, rest, before, _ = split_lines(place)
+    worse, better = (find_imbalance(before, begun + each + rest) for each in (other, text))
+    return bool(worse and not better)
 
 
 def leave_closed(text: str, behind: str) -> str:

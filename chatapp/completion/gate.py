@@ -90,7 +90,7 @@ class Gate:
             return Verdict(reason, unknown)
         line, path = begun + text + rest, place.path or Path()
         if load_grammar(path.suffix.lower()) is None:
-            return Verdict(find_imbalance(before, line, path), unknown)
+            return Verdict("" if path.suffix.lower() in PROSE else find_imbalance(before, line), unknown)
         with self._lock:
             parses = self._syntax.parses(path, before, line, behind)
         return Verdict("" if parses else "it does not parse where it would stand", unknown)
@@ -119,10 +119,8 @@ def says_something(text: str) -> bool:
     return sum(letter.isalnum() for letter in text) >= SAID
 
 
-def find_imbalance(before: str, line: str, path: Path) -> str:
+def find_imbalance(before: str, line: str) -> str:
     """Which brackets or quotes of a line do not match, where there is no grammar to say more; empty where all do."""
-    if path.suffix.lower() in PROSE:
-        return ""
     bare = STRING.sub("", line)
     if bare.count('"') % 2:
         return "its quotes do not match (there is no grammar here to say more)"

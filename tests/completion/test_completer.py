@@ -62,9 +62,14 @@ def test_a_short_match_is_shown_only_when_asked_for() -> None:
 
 def test_what_an_editor_has_closed_already_is_not_offered_again(tokenizer: Tokenizer) -> None:
     engine, _ = open_engine(tokenizer, "path)\n")
-    for line, left in {"load(": "path", "print(load(": "path)"}.items():  # there it closes the other one
-        offer, *_ = Completer(engine).offers(Place(f"path = 1\n{line}", ")\n", Path("a.py")), invoked=True)
-        assert offer.text == left
+    for path in (Path("a.py"), None):
+        for line, left in {
+            "load(": "path",
+            "print(load(": "path)",
+            "x = 1  # (": "path",
+        }.items():  # the second: another's
+            offer, *_ = Completer(engine).offers(Place(f"path = 1\n{line}", ")\n", path), invoked=True)
+            assert offer.text == left
 
 
 @pytest.mark.parametrize(
