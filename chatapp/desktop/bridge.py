@@ -253,8 +253,12 @@ class Bridge:
         last = name.replace("\\", "/").rpartition("/")[2]
         kept = "".join(one for one in last if one.isprintable() and one not in '"<>:|?*').strip().lstrip(".")
         self.uploads.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = self.uploads / (kept[:100] or "dropped")
-        path.write_text(text, encoding="utf-8", errors="replace")
+        path = first = self.uploads / (kept[:100] or "dropped")
+        content, number = text.encode(errors="replace"), 1
+        while path.exists() and path.read_bytes() != content:  # another file of the same name
+            number += 1
+            path = first.with_stem(f"{first.stem}-{number}")
+        path.write_bytes(content)
         return path
 
     def tell(self, message: Message) -> None:

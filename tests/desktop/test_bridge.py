@@ -82,6 +82,7 @@ async def test_a_dropped_file_is_attached_from_where_it_lies(tmp_path: Path) -> 
 
 
 NAMES = {"a.py": "a.py", "../../.bashrc": "bashrc", "C:\\x\\b.txt": "b.txt", "a/\0?.\n": "dropped", 'q"<.c': "q.c"}
+NAMES |= {"more/a.py": "a-2.py"}  # another file, which leaves the first as it is
 
 
 async def test_a_file_whose_place_nobody_knows_is_written_below_one_folder(tmp_path: Path) -> None:
