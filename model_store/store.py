@@ -137,6 +137,8 @@ class Store:
         hint = suggest(name, [BUILTIN, *self.locations()]) or "chatapp list shows the models that are here"
         if is_in_catalog(name):
             hint = f"to fetch it: chatapp pull {name}"
+        if "@" in name:
+            hint = "a model on a server answers, to run, chat and complete; no more is done with it from here"
         raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")
 
     def adopt(self, source: "Source") -> StoredModel:
