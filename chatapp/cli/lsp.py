@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
+from chatapp.cli.printing import note
 from chatapp.workspace import Workspace
 
 DETAILS = """\
@@ -28,6 +29,9 @@ def run(given: Namespace) -> int:
         print("An editor starts this and talks to it; how: chatapp editor. Ctrl+C ends it.", file=sys.stderr)
     from chatapp.lsp.streams import claim_output
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread that waits for input would outlive Python's own end
+    if sys.stdin.isatty():
+        note("An editor starts this and talks to it: chatapp editor tells how. Ctrl+C leaves.")
     output = claim_output()
     from chatapp.lsp.server import Server, serve
 

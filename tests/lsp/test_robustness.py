@@ -1,6 +1,7 @@
 """Sessions that real editors had, two editors at once, large files, kills, and what must never be printed."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -119,6 +120,13 @@ def test_a_server_that_was_killed_is_started_anew_and_ends_with_its_editor(check
         another.kill()
         assert process.wait(20) == 1
         assert process.stderr and b"secret" not in process.stderr.read()
+
+
+def test_a_server_ends_at_once_by_ctrl_c() -> None:
+    with started() as (editor, process):
+        editor.begin(initializationOptions={"enabled": False})
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == -signal.SIGINT
 
 
 def test_a_server_ends_with_0_after_a_goodbye_and_with_1_without() -> None:
