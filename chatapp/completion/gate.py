@@ -26,6 +26,8 @@ SAID = 4
 """Letters and digits of a line that are no accident."""
 LINES = 200
 """Before the place, in which brackets that a line closes may have been opened."""
+LONGEST_LINE = 2_000
+"""Characters of a line before the place, and behind it, that are looked at: those of a generated file have no end."""
 PROSE = frozenset((".md", ".markdown", ".rst", ".txt", ".adoc", ".tex", ".html", ".htm", ""))
 """Endings of files in which quotes and brackets are no pairs."""
 BUILTINS = {
@@ -100,7 +102,7 @@ def split_lines(place: Place) -> tuple[str, str, str, str]:
     """What the line of a place begins and ends with, and the whole lines before and behind it."""
     before, newline, begun = place.prefix.rpartition("\n")
     rest, _, behind = place.suffix.partition("\n")
-    return begun, rest.removesuffix("\r"), before + newline, behind
+    return begun[-LONGEST_LINE:], rest[:LONGEST_LINE], before + newline, behind
 
 
 def find_repetition(text: str, begun: str, rest: str, behind: str) -> str:
@@ -124,7 +126,7 @@ def find_imbalance(before: str, line: str) -> str:
     bare = STRING.sub("", line)
     if bare.count('"') % 2:
         return "its quotes do not match (there is no grammar here to say more)"
-    opened = [letter for near in before.split("\n")[-LINES:] for letter in STRING.sub("", near)]
+    opened = [letter for near in before[-LINES * 100 :].split("\n")[-LINES:] for letter in STRING.sub("", near)]
     stack = close_brackets([], opened, strict=False)
     if stack is None or close_brackets(stack, bare, strict=True) is None:
         return "its brackets do not match (there is no grammar here to say more)"

@@ -58,6 +58,6 @@ def taken(number: int) -> Command:
 
 
 def last_word(text: str) -> str:
-    """The beginning of a name at the end of a text."""
-    found = re.search(r"[^\W\d]\w*\Z", text)
+    """The beginning of a name at the end of a text; of one without end, as of a generated file, what stands last."""
+    found = re.search(r"[^\W\d]\w*\Z", text[-200:])
     return found[0] if found else ""

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.completion.gate import Gate
+from chatapp.completion.gate import LONGEST_LINE, Gate, split_lines
 from chatapp.completion.index import FolderIndex
 from chatapp.completion.place import OpenFile, Place
 from chatapp.completion.syntax import GRAMMARS, Syntax, close, find_change, load_grammar
+from chatapp.lsp.items import last_word
 
 ROOT = Path(__file__).parents[2]
 BROKEN = "it does not parse where it would stand"
@@ -340,3 +341,9 @@ def test_the_words_of_a_language_are_known(name: str) -> None:
     for line in GOOD[name][:2]:
         assert Gate().judge(at(name, TEXTS[name]), line).unknown == ()
     assert Gate().judge(at(name, TEXTS[name]), "zzz(a)").unknown == ("zzz",)
+
+
+def test_of_a_line_without_end_only_the_nearest_is_looked_at() -> None:
+    begun, rest, before, behind = split_lines(Place("a\n" + "x" * 9_999, "y" * 9_999 + "\nb"))
+    assert (begun, rest, before, behind) == ("x" * LONGEST_LINE, "y" * LONGEST_LINE, "a\n", "b")
+    assert last_word("x" * 9_999) == "x" * 200
