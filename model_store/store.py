@@ -135,10 +135,8 @@ class Store:
         if name and (source := sources.find(name, self.places)):
             return self.adopt(source)
         hint = suggest(name, [BUILTIN, *self.locations()]) or "chatapp list shows the models that are here"
-        if is_in_catalog(name):
-            hint = f"to fetch it: chatapp pull {name}"
-        if "@" in name:
-            hint = "a model on a server answers, to run, chat and complete; no more is done with it from here"
+        if "@" in name or is_in_catalog(name):
+            hint = "on a server it can only run, chat, complete" if "@" in name else f"to fetch it: chatapp pull {name}"
         raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")
 
     def adopt(self, source: "Source") -> StoredModel:

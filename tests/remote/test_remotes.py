@@ -223,7 +223,7 @@ def test_code_is_completed_on_a_server(chatapp: Run) -> None:
         (["run", "a", "x", "--remote", "desk", "--model", "m"], 2, "two models were named"),
         (["run", "x", "--remote", "not a name"], 2, "neither the name of a server nor an address"),
         (["run", "x", "--remote", "nobody"], 1, "there is no server 'nobody'"),
-        (["why", "m@desk"], 1, "a model on a server answers, to run, chat and complete"),
+        (["why", "m@desk"], 1, "on a server it can only run, chat, complete"),
         (["run", "m@http://127.0.0.1:9", "x", "--backend", "onnx"], 2, "--backend is for models on this machine"),
         (["run", "m@http://127.0.0.1:9", "x"], 1, "cannot be reached"),
         (["remote", "add", "desk"], 2, "where is it"),
