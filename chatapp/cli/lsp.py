@@ -24,9 +24,6 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     """Answer the editor until it leaves."""
-    if sys.stdin.isatty():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that reads would hold up Python's own end
-        print("An editor starts this and talks to it; how: chatapp editor. Ctrl+C ends it.", file=sys.stderr)
     from chatapp.lsp.streams import claim_output
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread that waits for input would outlive Python's own end
