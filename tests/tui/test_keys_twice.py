@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from textual import events
+from textual.widgets import TextArea
 
 from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.engines import Choice
@@ -49,6 +50,17 @@ async def test_a_click_beside_a_window_leaves_it(opening: str) -> None:
             assert len(driver.app.screen_stack) == 2
         await driver.pilot.click(offset=(1, 1))
         await driver.until(lambda: driver.app.screen is driver.screen)
+
+
+async def test_a_click_beside_a_window_takes_no_text_away_that_is_written_there() -> None:
+    async with running(ScriptedEngine(can_chat=True), size=(120, 40)) as driver:
+        driver.screen.action_over("sampling.system_prompt_screen:SystemPromptScreen")
+        await driver.until(lambda: driver.app.screen.query(TextArea) and driver.app.screen is not driver.screen)
+        window = driver.app.screen
+        await driver.press("tab", *"You are")
+        await driver.pilot.click(offset=(1, 1))
+        await driver.press("!")
+        await driver.until(lambda: window.query_one(TextArea).text == "You are!", "what is typed then")
 
 
 @pytest.mark.parametrize(

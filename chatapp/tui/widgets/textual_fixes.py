@@ -8,6 +8,7 @@ from textual._compositor import Compositor
 from textual.await_complete import AwaitComplete
 from textual.events import Click
 from textual.strip import Strip
+from textual.widgets import TextArea
 
 if TYPE_CHECKING:
     from textual._compositor import ReflowResult
@@ -44,8 +45,12 @@ class EndsOnce(AnyScreen):
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def on_click(self, event: Click) -> None:
-        """Leave a window with a click beside it, as escape does; the app presses that: a key of ours would end here."""
-        if self.is_modal and self.is_current and self.get_widget_at(*event.screen_offset)[0] is self:
+        """Leave a window with a click beside it, as escape does; the app presses that: a key of ours would end here.
+
+        Not while a text is written there, which would be lost.
+        """
+        beside = self.is_modal and self.is_current and self.get_widget_at(*event.screen_offset)[0] is self
+        if beside and not isinstance(self.focused, TextArea):
             self.app.call_later(self.app.simulate_key, "escape")
 
 
