@@ -140,7 +140,7 @@ class Toolset:
                     if not (told := one_line(error)):
                         raise
                     self._resting.setdefault(name, (time.monotonic() + REST, told))
-                    troubles.append(f"{told}; the conversation goes on without its tools")
+                    troubles.append(f"{told}; its tools are left out")
             for trouble in dict.fromkeys(troubles):
                 if trouble not in self._told:
                     self._warn(trouble)

@@ -98,7 +98,7 @@ def test_ten_thousand_tools_are_refused_until_some_are_named(hostile: Open, told
     assert not look(hostile("many", "10000"))
     assert told == [
         "bad offers more than 128 tools, which no model could be told of: name some, as tools = [...] in [mcp.bad]; "
-        "the conversation goes on without its tools"
+        "its tools are left out"
     ]
     server = ToolServer("bad", (sys.executable, str(HOSTILE), "many", "200"), tools=("tool7", "tool99"))
     toolset = Toolset(lambda: {"bad": server}, told.append)
