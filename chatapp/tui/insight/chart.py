@@ -43,8 +43,7 @@ def columns(latencies: Sequence[float], width: int) -> list[Column]:
 
 def scale(latencies: Sequence[float]) -> float:
     """The top of the chart, in seconds."""
-    top = min(max(latencies), FAR * percentile(latencies, 95))
-    return round_up(top)
+    return round_up(min(max(latencies), FAR * percentile(latencies, 95)))
 
 
 def tokens_each(total: int, bars: int) -> str:

@@ -63,8 +63,7 @@ class SystemPromptScreen(Library[str | None]):
             yield Static(KEYS, id="keys")
 
     def on_mount(self) -> None:
-        area = self.query_one(TextArea)
-        area.cursor_blink = False
+        self.query_one(TextArea).cursor_blink = False
         self.fill(self.name_of(self.current))
         self.query_one(OptionList).focus()
 

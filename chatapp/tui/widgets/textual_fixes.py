@@ -45,13 +45,10 @@ class EndsOnce(AnyScreen):
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def on_click(self, event: Click) -> None:
-        """Leave a window with a click beside it, as escape does; the app presses that: a key of ours would end here.
-
-        Not while a text is written there, which would be lost.
-        """
+        """Leave a window with a click beside it, as escape does; not while a text is written there."""
         beside = self.is_modal and self.is_current and self.get_widget_at(*event.screen_offset)[0] is self
         if beside and not isinstance(self.focused, TextArea):
-            self.app.call_later(self.app.simulate_key, "escape")
+            self.app.call_later(self.app.simulate_key, "escape")  # one that is pressed here would end here
 
 
 class LaidOutOnce(AnyScreen):
