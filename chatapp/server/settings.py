@@ -68,6 +68,8 @@ class ServerSettings:
             raise UsageError("TLS needs both a certificate and its key: give --tls-cert and --tls-key")
         if not self.timeout:
             raise UsageError("--timeout 0 would end every answer before it begins: give a longer time, such as 10m")
+        if self.memory == 0:
+            raise UsageError("--memory 0 has room for no model: give a size, such as 8GB")
         for host in self.hosts:
             if not HOST.fullmatch(host):
                 raise UsageError(f"--allow-host {host!r} is no name of a host: write it without http:// and a port")

@@ -189,6 +189,8 @@ def test_an_answer_that_takes_too_long_ends() -> None:
         )
     with pytest.raises(UsageError, match="--timeout 0"):
         ServerSettings(timeout=0)
+    with pytest.raises(UsageError, match="--memory 0"):
+        ServerSettings(memory=0)
 
 
 def test_an_open_model_answers_while_another_is_opened(tmp_path: Path, checkpoint: MakeCheckpoint) -> None:
