@@ -64,7 +64,7 @@ class RunningTurn:
 
     @property
     def left_to_read(self) -> int:
-        """Tokens of its prompt."""
+        """Tokens of its prompt that the session has not read."""
         if self.unread is not None:
             return len(self.unread)
         return len(self.turn.prompt) - (len(self.aside.tokens) if self.aside else 0)

@@ -204,11 +204,11 @@ async def tokenize(call: Call, body: TokenizeAsked) -> None:
     """The tokens of a text."""
     async with call.service.use(body.model, call.client) as loaded:
         engine = check_local(loaded.engine)
-        told = await call.service.work(lambda: cut(engine, body))
+        told = await call.service.work(lambda: list_tokens(engine, body))
     await call.send_json({"tokens": told})
 
 
-def cut(engine: Engine, body: TokenizeAsked) -> list[Any]:  # Any: JSON
+def list_tokens(engine: Engine, body: TokenizeAsked) -> list[Any]:  # Any: JSON
     """The tokens of a text, in which a control token's spelling is only letters unless `parse_special` says so.
 
     `add_special` puts those before it that the tokenizer puts before every text.
