@@ -57,7 +57,7 @@ collect_ignore = (
 no_network.refuse()
 telemetry.silence()
 stylesheets.share()
-gc.set_threshold(main.GARBAGE)  # as in the program itself; a twentieth of the tests' time
+gc.set_threshold(100_000)  # fewer looks for garbage among what screens leave: a twelfth of their tests' time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
 
 
@@ -73,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Modules in no order: those that wait (screens, processes) stand together, and others should run beside them."""
     items.sort(key=lambda item: crc32(item.nodeid.partition("::")[0].encode()))
+    gc.freeze()  # modules and tests stay to the end
 
 
 @pytest.fixture
