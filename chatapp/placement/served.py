@@ -148,7 +148,7 @@ def find_server(home: Path, options: PlacementOptions, model: StoredModel) -> tu
     connection = Connection(Remote("chatapp", f"http://127.0.0.1:{found.port}"), reaching=1.0)
     nonce = secrets.token_urlsafe(24)
     try:
-        proof = connection.post("/engine/hello", {"nonce": nonce})
+        proof = connection.ask("/engine/hello", {"nonce": nonce})
     except RemoteError:
         return None
     told = proof.get("proof") if isinstance(proof, dict) else None

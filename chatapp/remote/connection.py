@@ -80,36 +80,26 @@ class Connection:
             return f"{parts.scheme}://{parts.netloc}{path[1:]}"
         return self.remote.url + path
 
-    def get(self, path: str) -> Any:  # Any: JSON
-        """What a server answers to a question without a body; RemoteError where it refuses."""
-        return self._ask("GET", path, None)
-
-    def post(self, path: str, body: object) -> Any:  # Any: JSON
-        """What a server answers; RemoteError where it refuses."""
-        return self._ask("POST", path, body)
-
-    def find(self, path: str) -> dict[str, Any] | None:  # Any: JSON
-        """The JSON object at a path; None where a server that answers has none, or refuses to tell."""
+    def find(self, path: str, body: object = None) -> Any:  # Any: JSON
+        """What `ask` gives; None where a server that answers has nothing there, or refuses to tell."""
         try:
-            found = self.get(path)
+            return self.ask(path, body)
         except Refused as error:
             if error.status in (401, 403):
                 raise
             return None
-        return found if isinstance(found, dict) else None
 
-    def _ask(self, method: str, path: str, body: object) -> Any:  # Any: JSON
+    def ask(self, path: str, body: object = None) -> Any:  # Any: JSON
+        """What a server answers to a question, which has a body where it is posted; RemoteError where it refuses."""
         import httpx2
 
+        method = "GET" if body is None else "POST"
         try:
             with self._client.stream(method, self.address(path), json=body) as response:
                 content = _read_whole(response)
                 self._check(response, content)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._explain(error) from error
-        return self._parse(content)
-
-    def _parse(self, content: bytes) -> Any:  # Any: JSON
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
@@ -261,7 +251,7 @@ class _Reader(threading.Thread):
                 self.put(Arrived(content.decode("utf-8", errors="replace"), perf_counter()))
                 return
             split = split_events if self.kind == "events" else split_lines
-            for data in split(_limit(response.iter_raw())):
+            for data in split(response.iter_raw()):
                 self.put(Arrived(data, perf_counter()))
                 if self.left.is_set():
                     return
@@ -282,20 +272,14 @@ class _Reader(threading.Thread):
                 self.socket.shutdown(socket.SHUT_RDWR)
 
 
-def _limit(parts: Iterator[bytes]) -> Iterator[bytes]:
-    count = 0
+def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines of a stream without their ends, and what is behind the last one."""
+    held, count = bytearray(), 0
     for part in parts:
+        held += part
         count += len(part)
         if count > LARGEST_STREAM:
             raise Unreadable("the server sends more than any answer has; it was left")
-        yield part
-
-
-def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines of a stream without their ends, and what is behind the last one."""
-    held = bytearray()
-    for part in parts:
-        held += part
         if b"\n" in part:
             *lines, held = held.split(b"\n")
             yield from (bytes(line.rstrip(b"\r")) for line in lines)

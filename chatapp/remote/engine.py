@@ -91,7 +91,7 @@ class RemoteEngine:
     ) -> None:
         self.connection, self.dialect, self.model, self.load_seconds = connection, dialect, model, load_seconds
         self.last_usage: Usage | None = None
-        self.defaults = dialect.defaults()
+        self.defaults = dialect.defaults
         self.context_length = connection.remote.context or model.context_length or UNKNOWN_CONTEXT
         self.can_chat, self.can_infill = model.can_chat, model.can_infill
         self.thinking_choices, self.sees_files = model.thinking_choices, False
@@ -337,7 +337,8 @@ class RemoteEngine:
         stream.latencies += [token.seconds for token in tokens[not row.tokens :]]
         row.tokens += len(tokens)
         parts = row.channels.add(text) if row.channels else []
-        *before, (channel, part) = parts or [said_nothing(row, text)]
+        nothing: tuple[Channel, str] = (row.channels.current, "") if row.channels else ("text", text)
+        *before, (channel, part) = parts or [nothing]  # none is told apart, or it may become a mark, and is held back
         for other, told in before:
             yield Delta(told, row.index, (), None, NO_TIME, None, other)
         yield Delta(part, row.index, tokens, None, timings, None, channel)
@@ -363,11 +364,10 @@ class RemoteEngine:
         """The last delta of each completion; the summary comes with the last."""
         rows = list(stream.rows.values())
         for row in rows:
-            if row.channels and row.thinks:
-                for channel, text in row.channels.add(THINK[1]):
+            if row.channels:
+                held = row.channels.add(THINK[1]) if row.thinks else []
+                for channel, text in [*held, *row.channels.flush()]:
                     yield Delta(text, row.index, (), None, NO_TIME, None, channel)
-            for channel, text in row.channels.flush() if row.channels else ():
-                yield Delta(text, row.index, (), None, NO_TIME, None, channel)
             if calls := row.calls.spell():
                 yield Delta(calls, row.index, (), None, NO_TIME, None)
             usage = self._sum_up(stream, options) if row is rows[-1] else None
@@ -401,8 +401,3 @@ class RemoteEngine:
             precision=place.precision,
             latencies=tuple(latencies),
         )
-
-
-def said_nothing(row: Row, text: str) -> tuple[Channel, str]:
-    """What a text is where no channels are told apart, or is held back, because it may become a mark."""
-    return (row.channels.current, "") if row.channels else ("text", text)

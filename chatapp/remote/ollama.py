@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from chatapp.generation import FinishReason, GenerationError, Message, Options
 from chatapp.generation.text.thinking import EFFORTS
@@ -12,19 +10,8 @@ from chatapp.remote.calls import read_tools
 from chatapp.remote.connection import Connection
 from chatapp.remote.errors import RemoteError
 from chatapp.remote.openai import read_calls, read_logprobs
-from chatapp.remote.protocol import (
-    Counts,
-    Json,
-    Limit,
-    RemoteModel,
-    Request,
-    Said,
-    describe_messages,
-    number_in,
-    parse_object,
-    read_options,
-    text_in,
-)
+from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said, describe_messages
+from chatapp.remote.reading import Json, count_in, object_in, parse_object, rows_in, text_in
 
 KNOBS = {
     **{name: name for name in ("temperature", "top_k", "top_p", "min_p", "typical_p")},
@@ -33,44 +20,36 @@ KNOBS = {
 }
 MEASURED = "gptoss", "gpt_oss"
 """What Ollama and chatapp call the family that can be told how much to think, and not whether."""
-LIMITS: tuple[Limit, ...] = ("max_tokens", "stop", "seed", "logprobs", "tools")
 
 
-@dataclass(frozen=True)
-class Ollama:
+class Ollama(Dialect):
     """A server that speaks Ollama's protocol."""
 
-    name: str = "ollama"
-    kind: Literal["events", "lines"] = "lines"
-    several: bool = False
-    ends_silently: bool = False
-    tells_logprobs: bool = True
-
-    def defaults(self) -> Options:
-        """The options to start from."""
-        return Options()
+    name = "ollama"
+    kind = "lines"
+    called = "Ollama"
+    knobs = KNOBS
+    limits = ("max_tokens", "stop", "seed", "logprobs", "tools")
+    max_tokens = "num_predict"
+    seeds = 2**31
 
     def list_models(self, connection: Connection) -> list[RemoteModel]:
         """The models of the server."""
-        found = connection.get("/api/tags")
-        rows = found.get("models") if isinstance(found, dict) else None
-        if not isinstance(rows, list):
+        rows = rows_in(connection.ask("/api/tags"), "models")
+        if rows is None:
             raise RemoteError(f"{connection.remote.host} lists no models; is it Ollama?")
-        names = [text_in(row, "model", "name") for row in rows if isinstance(row, dict)]
+        names = [text_in(row, "model", "name") for row in rows]
         return [RemoteModel(name) for name in names if name]
 
     def find_model(self, connection: Connection, name: str) -> RemoteModel:
         """What the server tells about a model."""
-        found = connection.post("/api/show", {"model": name})
-        found = found if isinstance(found, dict) else {}
+        found = object_in({"model": connection.ask("/api/show", {"model": name})}, "model")
         listed = found.get("capabilities")
         abilities = listed if isinstance(listed, list) else []
-        facts = found.get("model_info")
-        facts = facts if isinstance(facts, dict) else {}
-        lengths = [number_in(facts, name) for name in facts if str(name).endswith(".context_length")]
+        facts = object_in(found, "model_info")
+        lengths = [count_in(facts, name) for name in facts if name.endswith(".context_length")]
         started = [line.split()[1] for line in text_in(found, "parameters").splitlines() if line.startswith("num_ctx ")]
-        details = found.get("details")
-        measured = isinstance(details, dict) and details.get("family") in MEASURED
+        measured = object_in(found, "details").get("family") in MEASURED
         chosen = int(started[0]) if started and started[0].isdecimal() else 0
         return RemoteModel(
             name,
@@ -84,15 +63,9 @@ class Ollama:
     # Requests
 
     def _body(self, model: str, options: Options) -> Json:
-        chosen = read_options(options, KNOBS, LIMITS, "Ollama")
+        chosen = self.read_options(options)
         if options.mirostat_tau:
             chosen["mirostat"] = 2
-        if options.max_tokens is not None:
-            chosen["num_predict"] = options.max_tokens
-        if options.stop:
-            chosen["stop"] = list(options.stop)
-        if options.seed is not None:
-            chosen["seed"] = options.seed % 2**31
         body: Json = {"model": model, "stream": True, "options": chosen}
         if options.logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": options.logprobs}
@@ -122,22 +95,21 @@ class Ollama:
     def parse(self, data: str) -> Iterator[Said]:
         """What a line says."""
         event = parse_object(data)
-        message = event.get("message")
-        part = message if isinstance(message, dict) else event
+        part = object_in(event, "message") or event
         tokens = tuple(read_logprobs({"content": event.get("logprobs")}))
         thought, text = text_in(part, "thinking"), text_in(part, "content", "response")
         if thought:
             yield Said(thought, 0, "thinking", () if text else tokens)
         if text:
             yield Said(text, 0, "text", tokens)
-        if calls := tuple(read_calls(part.get("tool_calls"))):
+        if calls := tuple(read_calls(part)):
             yield Said(calls=calls)
         if event.get("done") is True:
             reason: FinishReason = "length" if event.get("done_reason") == "length" else "stop"
-            spent = number_in(event, "prompt_eval_duration")
+            spent = count_in(event, "prompt_eval_duration")
             counts = Counts(
-                number_in(event, "prompt_eval_count"),
-                number_in(event, "eval_count"),
+                count_in(event, "prompt_eval_count"),
+                count_in(event, "eval_count"),
                 prefill=spent / 1e9 if spent is not None else None,
             )
             yield Said(finish_reason=reason, counts=counts, is_last=True)

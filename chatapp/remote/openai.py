@@ -5,30 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from itertools import zip_longest
+from typing import Literal
 
 from chatapp.generation import FinishReason, GenerationError, Message, Options
 from chatapp.generation.options import KNOBS
 from chatapp.remote.calls import CallPart, read_tools
 from chatapp.remote.connection import Connection
 from chatapp.remote.errors import RemoteError
-from chatapp.remote.protocol import (
-    Counts,
-    Json,
-    Limit,
-    RemoteModel,
-    Request,
-    Said,
-    SaidToken,
-    describe_messages,
-    number_in,
-    parse_object,
-    read_options,
-    text_in,
-)
+from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said, SaidToken, describe_messages
+from chatapp.remote.reading import Json, as_number, count_in, object_in, parse_object, rows_in, text_in
 
 STANDARD = {name: name for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty")}
-LIMITS: tuple[Limit, ...] = ("max_tokens", "stop", "seed", "logprobs", "logit_bias", "tools")
 DONE = "[DONE]"
 LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length", "loaded_context_length")
 """What servers call the length of a model's context, where they tell it with the model."""
@@ -83,38 +71,26 @@ def find_flavour(owner: str) -> Flavour:
     return next(one for one in FLAVOURS if one.name == called)
 
 
-@dataclass(frozen=True)
-class OpenAI:
+class OpenAI(Dialect):
     """One server that speaks OpenAI's protocol."""
 
-    flavour: Flavour = FLAVOURS[0]
-    kind: Literal["events", "lines"] = "events"
-    ends_silently: bool = False
-    tells_logprobs: bool = True
+    limits = ("max_tokens", "stop", "seed", "logprobs", "logit_bias", "tools")
 
-    @property
-    def name(self) -> str:
-        return self.flavour.name
-
-    @property
-    def several(self) -> bool:
-        return self.flavour.several
-
-    def defaults(self) -> Options:
-        """The options to start from: ours, but for a filter that the server does not have."""
-        return Options() if "top_k" in self.flavour.knobs else Options(top_k=0)
+    def __init__(self, flavour: Flavour) -> None:
+        self.flavour, self.name, self.several = flavour, flavour.name, flavour.several
+        self.called, self.knobs = f"the server ({self.name})", {**STANDARD, **flavour.knobs}
+        if "top_k" not in flavour.knobs:  # a filter that the server does not have
+            self.defaults = Options(top_k=0)
 
     def list_models(self, connection: Connection) -> list[RemoteModel]:
         """The models of the server."""
-        found = connection.get("/models")
-        rows = found.get("data") if isinstance(found, dict) else None
-        if not isinstance(rows, list):
+        rows = rows_in(connection.ask("/models"), "data")
+        if rows is None:
             raise RemoteError(f"{connection.remote.host} lists no models; is this the address, with /v1 at its end?")
-        return [self._describe(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+        return [self._describe(row) for row in rows if isinstance(row.get("id"), str)]
 
     def _describe(self, row: Json) -> RemoteModel:
-        about = row.get("meta")
-        lengths = [number_in(row, name) for name in LENGTHS] + [number_in(about, "n_ctx_train")]
+        lengths = [count_in(row, name) for name in LENGTHS] + [count_in(row, "meta", "n_ctx_train")]
         abilities = row.get("capabilities")
         known = abilities if isinstance(abilities, list) and self.name == "chatapp" else None
         return RemoteModel(
@@ -131,24 +107,19 @@ class OpenAI:
         found = known.get(name) or RemoteModel(name, can_infill=bool(self.flavour.gaps), knows_tools=True)
         if self.name == "llamacpp":  # how much of the context it was started with
             facts = connection.find("//props")
-            found = replace(
-                found, context_length=number_in(facts, "default_generation_settings", "n_ctx") or found.context_length
-            )
+            started = count_in(facts, "default_generation_settings", "n_ctx")
+            found = replace(found, context_length=started or found.context_length)
         return found
 
     # Requests
 
     def _options(self, model: str, options: Options, *, chat: bool) -> Json:
-        body = read_options(options, {**STANDARD, **self.flavour.knobs}, LIMITS, f"the server ({self.name})")
+        body = self.read_options(options)
+        if chat and self.name == "openai" and "max_tokens" in body:
+            body["max_completion_tokens"] = body.pop("max_tokens")
         if self.name == "vllm" and body.get("top_k") == 0:
             body["top_k"] = -1
         body |= {"model": model, "stream": True, "stream_options": {"include_usage": True}}
-        if options.max_tokens is not None:
-            body["max_completion_tokens" if chat and self.name == "openai" else "max_tokens"] = options.max_tokens
-        if options.stop:
-            body["stop"] = list(options.stop)
-        if options.seed is not None:
-            body["seed"] = options.seed % 2**63  # most servers read it as a signed number
         if options.n > 1 and self.several:
             body["n"] = options.n
         if options.logit_bias:
@@ -196,7 +167,7 @@ class OpenAI:
         if "choices" not in event and "content" in event:  # of llama-server's /infill
             ended = event.get("stop") is True
             reason: FinishReason = "length" if event.get("stop_type") == "limit" else "stop"
-            counts = Counts(number_in(event, "tokens_evaluated"), number_in(event, "tokens_predicted"))
+            counts = Counts(count_in(event, "tokens_evaluated"), count_in(event, "tokens_predicted"))
             yield Said(
                 text_in(event, "content"),
                 finish_reason=reason if ended else None,
@@ -204,34 +175,30 @@ class OpenAI:
                 is_last=ended,
             )
             return
-        choices = event.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict):
-                yield from self._parse_choice(choice)
-        if (usage := event.get("usage")) or event.get("timings"):
-            cached = number_in(usage, "prompt_tokens_details", "cached_tokens")
-            timings = event.get("timings")
-            spent = timings.get("prompt_ms") if isinstance(timings, dict) else None
-            yield Said(
-                counts=Counts(
-                    number_in(usage, "prompt_tokens"),
-                    number_in(usage, "completion_tokens"),
-                    cached if cached is not None else number_in(timings, "cache_n"),
-                    spent / 1000 if isinstance(spent, int | float) else None,
-                )
+        for choice in rows_in(event, "choices") or ():
+            yield from self._parse_choice(choice)
+        usage, timings = object_in(event, "usage"), object_in(event, "timings")
+        if usage or timings:
+            cached = count_in(usage, "prompt_tokens_details", "cached_tokens")
+            spent = as_number(timings.get("prompt_ms"))
+            counts = Counts(
+                count_in(usage, "prompt_tokens"),
+                count_in(usage, "completion_tokens"),
+                cached if cached is not None else count_in(timings, "cache_n"),
+                spent / 1000 if spent is not None else None,
             )
+            yield Said(counts=counts)
 
     def _parse_choice(self, choice: Json) -> Iterator[Said]:
-        index = number_in(choice, "index") or 0
-        part = choice.get("delta") or choice.get("message") or choice
-        part = part if isinstance(part, dict) else {}
+        index = count_in(choice, "index") or 0
+        part = object_in(choice, "delta") or object_in(choice, "message") or choice
         tokens = tuple(read_logprobs(choice.get("logprobs")))
         thought, text = text_in(part, "reasoning_content", "reasoning"), text_in(part, "content", "text")
         if thought:
             yield Said(thought, index, "thinking", () if text else tokens)
         if text or (tokens and not thought):
             yield Said(text, index, "text", tokens)
-        if calls := tuple(read_calls(part.get("tool_calls"))):
+        if calls := tuple(read_calls(part)):
             yield Said(index=index, calls=calls)
         if (refusal := part.get("refusal")) and isinstance(refusal, str):
             yield Said(refusal, index)
@@ -246,51 +213,28 @@ def read_reason(reason: object) -> FinishReason:
     return "length" if reason in ("length", "max_tokens") else "stop"
 
 
-def read_calls(found: object) -> Iterator[CallPart]:
-    """The parts of calls in an event; the arguments are text, or JSON itself."""
-    for row in found if isinstance(found, list) else ():
-        function = row.get("function") if isinstance(row, dict) else None
-        if isinstance(function, dict):
+def read_calls(message: Json) -> Iterator[CallPart]:
+    """The parts of calls in a message, or in a part of one; the arguments are text, or JSON itself."""
+    for row in rows_in(message, "tool_calls") or ():
+        if isinstance(function := row.get("function"), dict):
             arguments = function.get("arguments")
             told = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-            yield CallPart(text_in(function, "name"), told, number_in(row, "index"), text_in(row, "id"))
+            yield CallPart(text_in(function, "name"), told, count_in(row, "index"), text_in(row, "id"))
 
 
 def read_logprobs(found: object) -> Iterator[SaidToken]:
     """The tokens of an event with their log-probabilities, in the form of chats or of completions."""
     if not isinstance(found, dict):
         return
-    content = found.get("content")
-    if isinstance(content, list):
-        for row in content:
-            if isinstance(row, dict):
-                others = row.get("top_logprobs")
-                listed = [one for one in others if isinstance(one, dict)] if isinstance(others, list) else []
-                yield SaidToken(_spell(row), _number(row.get("logprob")), tuple(map(_alternative, listed)))
+    if (rows := rows_in(found, "content")) is not None:
+        for row in rows:
+            others = rows_in(row, "top_logprobs") or ()
+            known = tuple((text_in(one, "token"), as_number(one.get("logprob")) or 0.0) for one in others)
+            yield SaidToken(text_in(row, "token"), as_number(row.get("logprob")), known)
         return
-    tokens, values, tops = (found.get(name) for name in ("tokens", "token_logprobs", "top_logprobs"))
-    for place, text in enumerate(tokens if isinstance(tokens, list) else ()):
-        value = values[place] if isinstance(values, list) and place < len(values) else None
-        top = tops[place] if isinstance(tops, list) and place < len(tops) else None
-        others = top.items() if isinstance(top, dict) else ()
-        known = tuple((str(name), logprob) for name, one in others if (logprob := _number(one)) is not None)
-        yield SaidToken(str(text), _number(value), known)
-
-
-def _alternative(row: Json) -> tuple[str, float]:
-    return _spell(row), _number(row.get("logprob")) or 0.0
-
-
-def _spell(row: Json) -> str:
-    return text_in(row, "token")
-
-
-def _number(value: Any) -> float | None:  # Any: JSON
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def read_owner(found: Json) -> str:
-    """Whose server a list of models comes from, as it says itself; nothing where it does not."""
-    rows = found.get("data")
-    first = rows[0] if isinstance(rows, list) and rows else None
-    return text_in(first, "owned_by") if isinstance(first, dict) else ""
+    lists = [found.get(name) for name in ("tokens", "token_logprobs", "top_logprobs")]
+    tokens, values, tops = (one if isinstance(one, list) else [] for one in lists)
+    for text, value, top in zip_longest(tokens, values[: len(tokens)], tops[: len(tokens)]):
+        told = top.items() if isinstance(top, dict) else ()
+        known = tuple((name, logprob) for name, one in told if (logprob := as_number(one)) is not None)
+        yield SaidToken(str(text), as_number(value), known)

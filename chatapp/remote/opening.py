@@ -11,9 +11,12 @@ from chatapp.remote.engine import RemoteEngine
 from chatapp.remote.errors import RemoteError
 from chatapp.remote.kserve import KServe
 from chatapp.remote.ollama import Ollama
-from chatapp.remote.openai import OpenAI, find_flavour, read_owner
+from chatapp.remote.openai import OpenAI, find_flavour
 from chatapp.remote.protocol import Dialect
+from chatapp.remote.reading import rows_in, text_in
 
+OTHERS = {"ollama": Ollama, "kserve": KServe}
+"""The dialects besides OpenAI's."""
 OLLAMA = "library"
 """What Ollama calls the owner of its models."""
 
@@ -22,9 +25,8 @@ def connect(home: Path, remote: Remote, key: str = "") -> tuple[Connection, Dial
     """A connection to a server, and how it is asked; the key is the one that is kept for it unless one is given."""
     check_online(remote)
     key = key or remotes.read_key(home, remote)
-    if remote.protocol in ("ollama", "kserve"):
-        return Connection(remote, key), Ollama() if remote.protocol == "ollama" else KServe()
-    return find_out(Connection(remote, key))
+    connection = Connection(remote, key)
+    return (connection, OTHERS[remote.protocol]()) if remote.protocol in OTHERS else find_out(connection)
 
 
 def find_out(connection: Connection) -> tuple[Connection, Dialect]:
@@ -32,10 +34,10 @@ def find_out(connection: Connection) -> tuple[Connection, Dialect]:
     remote, only = connection.remote, connection.remote.protocol
     tails = ("",) if remote.url.endswith(("/v1", "/v3")) else ("/v1", "/v3", "")
     for tail in tails:
-        found = connection.find(f"{tail}/models")
-        if found is None or not isinstance(found.get("data"), list):
+        rows = rows_in(connection.find(f"{tail}/models"), "data")
+        if rows is None:
             continue
-        owner = read_owner(found)
+        owner = text_in(rows[0], "owned_by") if rows else ""
         if owner == OLLAMA and not only:
             return connection.below(remote.url.removesuffix("/v1")), Ollama()
         if not owner and tail == "/v3":
@@ -43,9 +45,9 @@ def find_out(connection: Connection) -> tuple[Connection, Dialect]:
         return connection.below(remote.url + tail), OpenAI(find_flavour(owner))
     if only:
         raise RemoteError(f"{remote.host} does not list models as OpenAI's protocol does; is {remote.url} the address?")
-    if connection.find("/api/tags"):
+    if isinstance(connection.find("/api/tags"), dict):
         return connection, Ollama()
-    if connection.find("//v2"):
+    if isinstance(connection.find("//v2"), dict):
         return connection, KServe()
     raise RemoteError(
         f"{remote.url} speaks none of the protocols that chatapp knows: those of OpenAI, Ollama and KServe; "
@@ -69,5 +71,5 @@ def look_at(home: Path, remote: Remote, key: str = "") -> Remote:
     """The same server with its protocol and models, as it tells them itself."""
     connection, dialect = connect(home, remote, key)
     models = tuple(one.name for one in dialect.list_models(connection))
-    protocol = dialect.name if dialect.name in ("ollama", "kserve") else "openai"
+    protocol = dialect.name if dialect.name in OTHERS else "openai"
     return replace(remote, url=connection.remote.url, protocol=protocol, models=remote.models or models)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from chatapp.generation import FinishReason, Message, OptionError, Options
 from chatapp.generation.options import KNOBS
 from chatapp.generation.text.thinking import Channel, Think, split
 from chatapp.remote.calls import CallPart, describe_call, spell_name
-from chatapp.remote.connection import Connection, Unreadable
-from chatapp.remote.errors import RemoteError
+from chatapp.remote.connection import Connection
+from chatapp.remote.reading import Json
 
-Json = dict[str, Any]  # Any: JSON
 Limit = Literal["max_tokens", "stop", "seed", "n", "logprobs", "logit_bias", "tools"]
+
+ALWAYS_SENT = ("temperature", "top_k", "top_p", "min_p")
+"""Options that servers have defaults of their own for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +78,26 @@ class RemoteModel:
 class Dialect(Protocol):
     """How one kind of server is asked."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> Literal["events", "lines"]: ...
-    @property
-    def several(self) -> bool:
-        """Whether one request may ask for several completions."""
-
-    @property
-    def tells_logprobs(self) -> bool:
-        """Whether it tells how likely the tokens of a text are that it goes on with."""
-
-    @property
-    def ends_silently(self) -> bool:
-        """Whether a stream has no mark of its end."""
+    name: str
+    kind: Literal["events", "lines"] = "events"
+    several: bool = False
+    """Whether one request may ask for several completions."""
+    tells_logprobs: bool = True
+    """Whether it tells how likely the tokens of a text are that it goes on with."""
+    ends_silently: bool = False
+    """Whether a stream has no mark of its end."""
+    defaults: Options = Options()
+    """The options to start from."""
+    called: str
+    """What the user is told that it is."""
+    knobs: Mapping[str, str]
+    """Numbers that it knows, by their names in Options."""
+    limits: Sequence[Limit]
+    """Other options that it knows."""
+    max_tokens: str = "max_tokens"
+    """Its name for that."""
+    seeds: int = 2**63
+    """How many it knows: most servers read them as signed numbers."""
 
     def list_models(self, connection: Connection) -> list[RemoteModel]: ...
     def find_model(self, connection: Connection, name: str) -> RemoteModel: ...
@@ -99,33 +105,32 @@ class Dialect(Protocol):
     def complete(self, model: str, text: str, options: Options) -> Request: ...
     def infill(self, model: str, prefix: str, suffix: str, options: Options) -> Request: ...
     def parse(self, data: str) -> Iterator[Said]: ...
-    def defaults(self) -> Options: ...
 
+    def read_options(self, options: Options) -> Json:
+        """The options by the server's names; OptionError names the first that it does not know.
 
-def parse_object(data: str) -> Json:
-    """The JSON object of an event; RemoteError where it is none, or tells an error."""
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable("the server breaks off in the middle of an event, or sends what is no JSON") from error
-    if not isinstance(found, dict):
-        raise Unreadable("the server sends an event that is no JSON object")
-    if problem := found.get("error") or (found.get("object") == "error" and found):
-        said = problem.get("message", problem) if isinstance(problem, dict) else problem
-        raise RemoteError(f"the server broke off: {' '.join(str(said).split())[:300]}")
-    return found
-
-
-def text_in(found: Mapping[str, Any], *names: str) -> str:  # Any: JSON
-    """The first text with one of these names; nothing where there is none."""
-    return next((value for name in names if isinstance(value := found.get(name), str)), "")
-
-
-def number_in(found: object, *names: str) -> int | None:
-    """The whole number that these names lead to; None where there is none."""
-    for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+        Numbers that do nothing are sent only where the server might do something otherwise.
+        """
+        usual = Options()
+        body: Json = {}
+        for field in fields(Options):
+            name, value = field.name, getattr(options, field.name)
+            if knob := KNOBS.get(name):
+                neutral = knob.off if knob.off >= 0 else knob.default
+                if name in self.knobs and (name in ALWAYS_SENT or value != neutral):
+                    body[self.knobs[name]] = value
+                wrong = name not in self.knobs and value != neutral
+            else:
+                wrong = name not in ("think", "n", *self.limits) and value != getattr(usual, name)
+            if wrong:
+                raise OptionError(f"{name} is not passed on to {self.called}: leave it out", name)
+        if options.max_tokens is not None:
+            body[self.max_tokens] = options.max_tokens
+        if options.stop:
+            body["stop"] = list(options.stop)
+        if options.seed is not None:
+            body["seed"] = options.seed % self.seeds
+        return body
 
 
 def describe_messages(messages: Sequence[Message], begun: str = "", *, parsed: bool = False) -> list[Json]:
@@ -148,29 +153,3 @@ def describe_message(message: Message, *, parsed: bool) -> Json:
     elif call:
         told["tool_call_id"] = call.id
     return told
-
-
-def read_options(options: Options, knobs: Mapping[str, str], limits: Sequence[Limit], server: str) -> Json:
-    """The options that a kind of server knows, by its names; OptionError names the first that it does not.
-
-    `knobs` are the numbers by their names in Options, and what the server calls them. Those that do nothing are sent
-    only where the server might do something otherwise.
-    """
-    usual = Options()
-    body: Json = {}
-    for field in fields(Options):
-        name, value = field.name, getattr(options, field.name)
-        if knob := KNOBS.get(name):
-            neutral = knob.off if knob.off >= 0 else knob.default
-            if name in knobs and (name in ALWAYS_SENT or value != neutral):
-                body[knobs[name]] = value
-            wrong = name not in knobs and value != neutral
-        else:
-            wrong = name not in ("think", "n", *limits) and value != getattr(usual, name)
-        if wrong:
-            raise OptionError(f"{name} is not passed on to {server}: leave it out", name)
-    return body
-
-
-ALWAYS_SENT = ("temperature", "top_k", "top_p", "min_p")
-"""Options that servers have defaults of their own for."""

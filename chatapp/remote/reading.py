@@ -1,0 +1,55 @@
+"""What servers say as JSON, read with care: they may say anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from chatapp.remote.connection import Unreadable
+from chatapp.remote.errors import RemoteError
+
+Json = dict[str, Any]  # Any: JSON
+
+
+def parse_object(data: str) -> Json:
+    """The JSON object of an event; RemoteError where it is none, or tells an error."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("the server breaks off in the middle of an event, or sends what is no JSON") from error
+    if not isinstance(found, dict):
+        raise Unreadable("the server sends an event that is no JSON object")
+    if problem := found.get("error") or (found.get("object") == "error" and found):
+        said = problem.get("message", problem) if isinstance(problem, dict) else problem
+        raise RemoteError(f"the server broke off: {' '.join(str(said).split())[:300]}")
+    return found
+
+
+def text_in(found: Mapping[str, Any], *names: str) -> str:  # Any: JSON
+    """The first text with one of these names; nothing where there is none."""
+    return next((value for name in names if isinstance(value := found.get(name), str)), "")
+
+
+def count_in(found: object, *names: str) -> int | None:
+    """The whole number that these names lead to; None where there is none."""
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+
+
+def as_number(value: object) -> float | None:
+    """A value of JSON, where it is a number."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def object_in(found: object, name: str) -> Json:
+    """The object with this name; an empty one where there is none."""
+    value = found.get(name) if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def rows_in(found: object, name: str) -> list[Json] | None:
+    """The objects in the list with this name; None where there is no list."""
+    value = found.get(name) if isinstance(found, dict) else None
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else None
