@@ -28,7 +28,7 @@ class Found:
     @property
     def methods(self) -> tuple[str, ...]:
         """The methods that may be used here."""
-        return (*self.allowed, "HEAD") if "GET" in self.allowed and "HEAD" not in self.allowed else self.allowed
+        return (*self.allowed, "HEAD") if "GET" in self.allowed else self.allowed
 
     @property
     def logged(self) -> bool:
@@ -49,29 +49,24 @@ class Routes:
 
     def __init__(self, protocols: Sequence[Protocol]):
         self.protocols = protocols
-        self.plain: dict[str, dict[str, tuple[Protocol, Endpoint]]] = {}
-        self.parted: list[tuple[re.Pattern[str], str, Protocol, Endpoint]] = []
-        for protocol in protocols:
-            for endpoint in protocol.endpoints:
-                if "{" in endpoint.path:
-                    pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(endpoint.path))
-                    self.parted.append((re.compile(pattern), endpoint.method, protocol, endpoint))
-                else:
-                    self.plain.setdefault(endpoint.path, {})[endpoint.method] = protocol, endpoint
+        self.rows = [
+            (re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(endpoint.path))), protocol, endpoint)
+            for protocol in protocols
+            for endpoint in protocol.endpoints
+        ]
 
     def find(self, method: str, path: str) -> Found:
-        """What answers at a path; HEAD is answered as GET is, where nothing else does."""
-        wanted = (method, "GET") if method == "HEAD" else (method,)
-        there = self.plain.get(path, {})
-        parts = dict[str, dict[str, str]]()
-        if not there:
-            matching = [(row, found) for row in self.parted if (found := row[0].fullmatch(path))]
-            there = {method: (protocol, endpoint) for (_, method, protocol, endpoint), _ in reversed(matching)}
-            parts = {method: found.groupdict() for (_, method, _, _), found in reversed(matching)}
-        for one in wanted:
-            if one in there:
-                return Found(*there[one], parts.get(one, {}))
-        protocol = next(iter(there.values()))[0] if there else self.guess(path)
+        """What answers at a path; HEAD is answered as GET is."""
+        matching = [
+            (endpoint.method, Found(protocol, endpoint, found.groupdict()))
+            for pattern, protocol, endpoint in self.rows
+            if (found := pattern.fullmatch(path))
+        ]
+        plain = [one for one in matching if not one[1].parts]
+        there = dict(reversed(plain or matching))
+        if answering := there.get("GET" if method == "HEAD" else method):
+            return answering
+        protocol = next(iter(there.values())).protocol if there else self.guess(path)
         return Found(protocol, allowed=tuple(there))
 
     def guess(self, path: str) -> Protocol:
