@@ -10,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from chatapp import __version__
 from chatapp.server.metrics import CONTENT_TYPE
-from chatapp.server.openai_shapes import form_error, form_late_error
+from chatapp.server.openai_shapes import form_error
 from chatapp.server.protocol import Call, Endpoint, Json, Protocol
 
 REFUSED = ("400", "401", "403", "404", "413", "415", "422", "429", "500", "503", "504")
@@ -73,6 +73,6 @@ def make_protocol(protocols: Sequence[Protocol]) -> Protocol:
         Endpoint("GET", "/metrics", tell_metrics, about="Figures for Prometheus"),
         Endpoint("GET", "/openapi.json", tell_openapi, about="This description"),
     )
-    own = Protocol("chatapp", endpoints, form_error, form_late_error)
+    own = Protocol("chatapp", endpoints, form_error)
     description = describe_protocols([*protocols, own])
     return own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -323,11 +324,6 @@ def form_error(refusal: Refusal) -> Json:
     return {"type": "error", "error": {"type": kind, "message": refusal.message, "details": details}}
 
 
-def form_late_error(refusal: Refusal) -> bytes:
-    """The end of a stream that went wrong: an event of its own."""
-    return event(form_error(refusal), "error")
-
-
 PROTOCOL = Protocol(
     "anthropic",
     (
@@ -335,5 +331,5 @@ PROTOCOL = Protocol(
         Endpoint("POST", "/v1/messages/count_tokens", count, CountAsked, "Count the tokens of a conversation"),
     ),
     form_error,
-    form_late_error,
+    partial(event, name="error"),
 )

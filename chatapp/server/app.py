@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from chatapp.server import about, anthropic, kserve, llamacpp, ollama, openai, own, responses
@@ -38,18 +37,12 @@ class ClientGone(Exception):
     """Nobody waits for the answer any more."""
 
 
-@dataclass(frozen=True)
 class App:
     """Answers requests, one call each."""
 
-    service: Service
-    guard: Guard
-    routes: Routes
-
-    @staticmethod
-    def of(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> App:
-        """The application of a service."""
-        return App(service, Guard.of(service.settings), Routes([*protocols, about.make_protocol(protocols)]))
+    def __init__(self, service: Service, protocols: Sequence[Protocol]):
+        self.service, self.guard = service, Guard(service.settings)
+        self.routes = Routes([*protocols, about.make_protocol(protocols)])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -57,13 +50,12 @@ class App:
         started = time.perf_counter()
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         address = (scope.get("client") or ("",))[0]
-        call = Call(
-            self.service, scope, send, name_client(self.service.settings, address, headers), headers, b"", list(SAFE)
-        )
+        client = name_client(self.service.settings, address, headers)
+        call = Call(self.service, scope, send, client, headers, b"", list(SAFE))
         found = self.routes.find(scope["method"], scope["path"])
         status, why = 200, ""
         try:
-            status = await self._answer(found, call, headers, receive)
+            status = await self._answer(found, call, receive)
         except ClientGone:
             status, why = 499, "the client left"
             self.service.metrics.disconnects.inc()
@@ -85,14 +77,13 @@ class App:
                 told = f" ({why})" if why else ""
                 self.service.tell(f"{printable(scope['method'][:8])} {shown} {status} {milliseconds:,.0f} ms{told}")
 
-    async def _answer(self, found: Found, call: Call, headers: dict[str, str], receive: Receive) -> int:
+    async def _answer(self, found: Found, call: Call, receive: Receive) -> int:
         """Let the endpoint answer, for as long as the client is there; the status."""
-        method = call.scope["method"]
+        method, headers = call.scope["method"], call.sent
         if call.scope["http_version"] not in ("1.0", "1.1"):
             raise Refusal(400, "this is no request of HTTP/1.1", code="invalid_http")
-        call.headers = self.guard.check(
-            method, headers
-        )  # before the key: a page must be able to read that it lacks one
+        # before the key: a page must be able to read that it lacks one
+        call.headers = self.guard.check(method, headers)
         if method != "OPTIONS" and not (found.endpoint and found.endpoint.open):
             self.guard.check_key(headers)
         if method == "OPTIONS" and "origin" in headers:
@@ -133,7 +124,7 @@ async def wait_for_leaving(receive: Receive) -> None:
         pass
 
 
-async def read_body(receive: Receive, headers: dict[str, str], most: int) -> bytes:
+async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> bytes:
     """The body of a request, which has `most` bytes at most and comes within a time."""
     if "transfer-encoding" in headers and "content-length" in headers:
         raise Refusal(
@@ -164,7 +155,7 @@ async def read_body(receive: Receive, headers: dict[str, str], most: int) -> byt
 async def refuse(call: Call, found: Found, refusal: Refusal) -> None:
     """Tell a client, in its protocol, why it gets no answer, or no more of it."""
     if call.media:
-        await call.write(found.protocol.form_late_error(refusal))
+        await call.write(found.protocol.form_late(found.protocol.form_error(refusal)))
         await call.write(b"", more=False)
         return
     unread = refusal.status in (408, 413) or refusal.code == "invalid_http"

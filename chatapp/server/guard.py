@@ -7,7 +7,6 @@ import hmac
 import ipaddress
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from chatapp.server.protocol import Headers
 from chatapp.server.refusals import Refusal
@@ -16,19 +15,14 @@ from chatapp.server.settings import ServerSettings
 SAFE: Headers = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
-@dataclass(frozen=True)
 class Guard:
     """Looks at the head of each request."""
 
-    settings: ServerSettings
-    names: frozenset[str] = field(default_factory=frozenset)
-    """By which the server may be called."""
-
-    @staticmethod
-    def of(settings: ServerSettings) -> Guard:
-        """The guard of a server that is started so."""
+    def __init__(self, settings: ServerSettings):
+        self.settings = settings
         own = () if settings.is_local else (platform.node().lower(), settings.host.lower())
-        return Guard(settings, frozenset({"localhost", *own, *(host.lower() for host in settings.hosts)}))
+        self.names = {"localhost", *own, *(host.lower() for host in settings.hosts)}
+        """By which the server may be called."""
 
     def check(self, method: str, headers: Mapping[str, str]) -> Headers:
         """The headers for the answer to a request that may be, if it has a key; Refusal for others."""

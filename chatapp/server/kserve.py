@@ -233,11 +233,6 @@ def form_error(refusal: Refusal) -> Json:
     return {"error": refusal.message}
 
 
-def form_late_error(refusal: Refusal) -> bytes:
-    """The end of a stream that went wrong."""
-    return event(form_error(refusal))
-
-
 MODEL = "/v2/models/{model}"
 PROTOCOL = Protocol(
     "kserve",
@@ -260,5 +255,4 @@ PROTOCOL = Protocol(
         ),
     ),
     form_error,
-    form_late_error,
 )

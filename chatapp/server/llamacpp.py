@@ -283,11 +283,6 @@ def form_error(refusal: Refusal) -> Json:
     return {"error": {**error, "code": refusal.status, "type": kind}}
 
 
-def form_late_error(refusal: Refusal) -> bytes:
-    """The end of a stream that went wrong: an event that does not say `stop`."""
-    return event(form_error(refusal))
-
-
 PROTOCOL = Protocol(
     "llama.cpp",
     (
@@ -302,5 +297,4 @@ PROTOCOL = Protocol(
         Endpoint("POST", "/apply-template", apply_template, TemplateAsked, "A conversation as the model reads it"),
     ),
     form_error,
-    form_late_error,
 )

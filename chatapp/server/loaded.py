@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,13 +20,16 @@ from chatapp.generation.text import infill
 from chatapp.generation.text.tokenizer import open_tokenizer
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server.refusals import UNAVAILABLE, Refusal, unknown_model
+from chatapp.server.settings import ServerSettings
 from chatapp.text.child import Child, parse
 from chatapp.text.threads import in_thread
 from chatapp.text.units import size
 from chatapp.workspace import Opened, Workspace
-from model_store import StoredModel
+from model_store import StoredModel, fit
 
 FOREVER = float("inf")
+SHARE = 0.6
+"""Of this machine's memory, what models may take unless it is said."""
 
 
 @dataclass
@@ -81,17 +84,13 @@ class LoadedModels:
     def __init__(
         self,
         workspace: Workspace,
-        *,
-        default: str,
-        kept: Sequence[str],
+        settings: ServerSettings,
         placement: PlacementOptions | None,
-        budget: int,
-        keep_alive: float,
-        max_prompt: int | None,
         tell: Callable[[str], object],
     ):
-        self.workspace, self.default, self.kept, self.placement = workspace, default, kept, placement
-        self.budget, self.keep_alive, self.max_prompt, self.tell = budget, keep_alive, max_prompt, tell
+        self.workspace, self.settings, self.placement, self.tell = workspace, settings, placement, tell
+        self.default = settings.models[0] if settings.models else workspace.read_settings().model
+        self.budget = settings.memory or round(SHARE * fit.memory())
         self.open: dict[str, LoadedModel] = {}
         self.loading: set[str] = set()
         self.loads = 0
@@ -156,7 +155,7 @@ class LoadedModels:
         """
         loaded = await self._open(name)
         loaded.users += 1
-        if keep_alive is not None and loaded.name not in self.kept:
+        if keep_alive is not None and loaded.name not in self.settings.models:
             loaded.keep_alive = keep_alive
         try:
             yield loaded
@@ -187,11 +186,11 @@ class LoadedModels:
         opened = await in_thread(
             lambda: self.workspace.open_model(name, self.placement, on_fallback=lambda why: self.tell(f"{name}: {why}"))
         )
-        if self.max_prompt is not None and isinstance(opened.engine, LocalEngine):
-            opened.engine.limit_gaps(self.max_prompt)
+        if self.settings.max_prompt is not None and isinstance(opened.engine, LocalEngine):
+            opened.engine.limit_gaps(self.settings.max_prompt)
         self.loads += 1
         self.tell(f"opened {name} on {opened.place} in {opened.seconds:.1f} s")
-        keep_alive = FOREVER if name in self.kept else self.keep_alive
+        keep_alive = FOREVER if name in self.settings.models else self.settings.keep_alive
         return LoadedModel(opened, stored, memory, keep_alive, used=time.monotonic())
 
     def _make_room(self, stored: StoredModel, memory: int) -> None:

@@ -277,7 +277,7 @@ async def open_or_close(call: Call, body: Asked, empty: Json) -> None:
     """Open a model for what will be asked; keep_alive 0 closes it."""
     keep_alive = read_keep_alive(body.keep_alive)
     name = await call.service.work(lambda: call.service.models.resolve(body.name_given))
-    if keep_alive == 0 and name in call.service.models.kept:
+    if keep_alive == 0 and name in call.service.settings.models:
         raise Refusal(400, f"{name} was named when the server was started, and stays open", param="keep_alive")
     if keep_alive == 0:
         call.service.models.close(name)
@@ -323,11 +323,6 @@ def form_error(refusal: Refusal) -> Json:
     return {"error": refusal.message} | ({"param": refusal.param} if refusal.param else {})
 
 
-def form_late_error(refusal: Refusal) -> bytes:
-    """The end of a stream that went wrong: a line that is not `done`."""
-    return line(form_error(refusal))
-
-
 PROTOCOL = Protocol(
     "ollama",
     (
@@ -338,5 +333,5 @@ PROTOCOL = Protocol(
         *ollama_models.ENDPOINTS,
     ),
     form_error,
-    form_late_error,
+    line,
 )

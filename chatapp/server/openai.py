@@ -6,7 +6,7 @@ from chatapp.server.loaded import date
 from chatapp.server.ollama_models import Anything, refuse_embedding
 from chatapp.server.openai_chat import ChatRequest, chat
 from chatapp.server.openai_completions import CompletionRequest, complete
-from chatapp.server.openai_shapes import form_error, form_late_error
+from chatapp.server.openai_shapes import form_error
 from chatapp.server.protocol import Call, Endpoint, Json, Protocol
 from model_store import StoredModel
 
@@ -53,5 +53,4 @@ PROTOCOL = Protocol(
         Endpoint("POST", "/v1/embeddings", refuse_embedding, Anything, "Refused: no model here embeds"),
     ),
     form_error,
-    form_late_error,
 )

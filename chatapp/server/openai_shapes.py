@@ -13,7 +13,7 @@ from chatapp import __version__
 from chatapp.generation import Delta, Token
 from chatapp.generation.delta import Alternative
 from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
-from chatapp.server.protocol import Json, event
+from chatapp.server.protocol import Json
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
 
@@ -159,8 +159,3 @@ def form_error(refusal: Refusal) -> Json:
     """A refusal, as clients of OpenAI read it."""
     kind = KINDS.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "api_error")
     return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}}
-
-
-def form_late_error(refusal: Refusal) -> bytes:
-    """The end of a stream that went wrong: without `[DONE]`."""
-    return event(form_error(refusal))

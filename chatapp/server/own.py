@@ -129,11 +129,6 @@ def form_error(refusal: Refusal) -> Json:
     return {"error": {"message": refusal.message, "code": refusal.code}}
 
 
-def form_late_error(refusal: Refusal) -> bytes:
-    """The end of a stream that went wrong."""
-    return line(form_error(refusal))
-
-
 PROTOCOL = Protocol(
     "chatapp",
     (
@@ -141,5 +136,5 @@ PROTOCOL = Protocol(
         Endpoint("POST", "/engine", ask, Asked, "Call the engine; for programs of this user.", open=True),
     ),
     form_error,
-    form_late_error,
+    line,
 )

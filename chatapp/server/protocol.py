@@ -131,5 +131,5 @@ class Protocol:
     name: str
     endpoints: Sequence[Endpoint]
     form_error: Callable[[Refusal], Json]
-    form_late_error: Callable[[Refusal], bytes]
-    """The end of a stream that went wrong after it had begun."""
+    form_late: Callable[[Json], bytes] = event
+    """How an error is written at the end of a stream that had begun."""

@@ -17,7 +17,7 @@ from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, SampledBody, given
 from chatapp.server.openai_chat import ResponseFormat, check_arguments, read_format
-from chatapp.server.openai_shapes import Part, StreamOptions, form_error, form_late_error, read_content
+from chatapp.server.openai_shapes import Part, StreamOptions, form_error, read_content
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.response_store import StoredResponse
@@ -432,5 +432,4 @@ PROTOCOL = Protocol(
         Endpoint("DELETE", "/v1/responses/{response}", forget, about="Forget a response"),
     ),
     form_error,
-    form_late_error,
 )

@@ -24,10 +24,7 @@ from chatapp.server.settings import ServerSettings
 from chatapp.settings.running import RunningServer
 from chatapp.text.threads import in_thread
 from chatapp.workspace import Workspace
-from model_store import fit
 
-SHARE = 0.6
-"""Of this machine's memory, what models may take unless it is said."""
 Result = TypeVar("Result")
 
 
@@ -100,16 +97,7 @@ class Service:
         self.queue = FairQueue(settings.places, settings.queue, settings.patience)
         self.metrics = Metrics()
         self.responses = ResponseStore()
-        self.models = LoadedModels(
-            workspace,
-            default=settings.models[0] if settings.models else workspace.read_settings().model,
-            kept=settings.models,
-            placement=placement,
-            budget=settings.memory or round(SHARE * fit.memory()),
-            keep_alive=settings.keep_alive,
-            max_prompt=settings.max_prompt,
-            tell=tell,
-        )
+        self.models = LoadedModels(workspace, settings, placement, tell)
 
     @cached_property
     def wakeups(self) -> Wakeups:

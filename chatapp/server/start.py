@@ -57,7 +57,7 @@ def make_server(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> Ser
     settings = service.settings
     most = allow_files(connections.MOST)
     config = uvicorn.Config(
-        App.of(service, protocols),
+        App(service, protocols),
         host=settings.host,
         port=settings.port,
         http=type("Connection", (Connection,), {"most": most, "closed": Counter()}),
