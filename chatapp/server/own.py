@@ -50,32 +50,25 @@ class OwnAsk:
 
     def count(self, engine: Engine) -> int:
         """The tokens of the prompt."""
-        asked, options = self.asked, self.read_options()
+        asked, (messages, options) = self.asked, read(self.asked)
         if asked.messages is not None:
-            return engine.count_chat(read_messages(asked), asked.begun, think=options.think, tools=options.tools)
+            return engine.count_chat(messages, asked.begun, think=options.think, tools=options.tools)
         return engine.count_prompt(asked.text, options) if asked.call == "complete" else 0
 
     def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
         """The deltas."""
-        asked, options = self.asked, limit(self.read_options(), most)
-        _ = read_messages(asked) if asked.call == "chat" else read_text(asked) if asked.call == "infill" else None
-        return draw(engine, asked.model_dump(), options)
-
-    def read_options(self) -> Options:
-        """The options, where these and what surrounds a gap can be read."""
-        try:
-            read_surroundings(self.asked.around)
-            return read_options(self.asked.options)
-        except (TypeError, ValueError, KeyError) as error:
-            raise Refusal(400, f"the options cannot be read: {error}") from error
+        return draw(engine, self.asked.model_dump(), limit(read(self.asked)[1], most))
 
 
-def read_messages(asked: Asked) -> list[Message]:
-    """The messages of a conversation."""
+def read(asked: Asked) -> tuple[list[Message], Options]:
+    """The messages and the options of a call; Refusal where any part of it cannot be read."""
+    if asked.call != "complete" and not isinstance(asked.text, str):
+        raise Refusal(400, "tokens are for complete", param="text")
     try:
-        return [read_message(one) for one in asked.messages or []]
-    except (TypeError, ValueError) as error:
-        raise Refusal(400, "a message cannot be read", param="messages") from error
+        read_surroundings(asked.around)
+        return [read_message(one) for one in asked.messages or ()], read_options(asked.options)
+    except (TypeError, ValueError, KeyError) as error:
+        raise Refusal(400, f"the call cannot be read: {error}") from error
 
 
 async def hello(call: Call, body: Hello) -> None:
@@ -103,18 +96,8 @@ def answer(engine: Engine, asked: Asked, wanted: Callable[[], bool]) -> Json:
     """What the engine tells without writing; it ends early where nobody waits any more."""
     if asked.call == "facts":
         return describe(check_local(engine))
-    if asked.messages is None:
-        read_text(asked)
-    else:
-        read_messages(asked)
+    read(asked)
     return look(engine, asked.model_dump(), wanted)
-
-
-def read_text(asked: Asked) -> str:
-    """The text before a gap."""
-    if not isinstance(asked.text, str):
-        raise Refusal(400, "tokens are for complete", param="text")
-    return asked.text
 
 
 async def write_lines(stream: Stream) -> AsyncIterator[bytes]:
