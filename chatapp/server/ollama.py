@@ -147,7 +147,7 @@ class GenerateAsked(Asked):
 async def chat(call: Call, body: ChatAsked) -> None:
     """Answer a conversation."""
     if not body.messages:
-        await open_or_close(call, body, {"message": {"role": "assistant", "content": ""}})
+        await open_or_close(call, body, chat=True)
         return
     tools = choose_tools([tool.function for tool in body.tools or ()], "auto")
     ask = Conversation([read_message(one) for one in body.messages], tools.keep_to(body.read()))
@@ -173,7 +173,7 @@ async def generate(call: Call, body: GenerateAsked) -> None:
     if body.context:
         raise unsupported("context", "send the conversation to /api/chat instead")
     if not body.prompt and not body.suffix:
-        await open_or_close(call, body, {"response": ""})
+        await open_or_close(call, body, chat=False)
         return
     await answer(call, body, await read_prompt(call, body), Toolbox(), chat=False)
 
@@ -202,7 +202,13 @@ async def answer(call: Call, body: Asked, ask: Ask, tools: Toolbox, *, chat: boo
         if body.stream is not False:
             await call.send_stream(LINES, (line(one) async for one in lines))
         else:
-            await call.send_json(await gather([one async for one in lines], chat=chat))
+            await call.send_json(gather([one async for one in lines], chat=chat))
+
+
+def say(name: str, text: str, *, chat: bool, done: bool = False, **more: Any) -> dict[str, Any]:  # Any: JSON
+    """A line of an answer, which may say `more` than a text."""
+    said = {"message": {"role": "assistant", "content": text, **more}} if chat else {"response": text, **more}
+    return {"model": name, "created_at": now(), **said, "done": done}
 
 
 async def tell(
@@ -214,35 +220,22 @@ async def tell(
         thought, text = parts.add(delta)
         reason = delta.finish_reason or reason
         if thought or text or (delta.tokens and body.logprobs):
-            part = describe_part(name, text, thought, chat=chat)
+            part = say(name, text, chat=chat, **given(thinking=thought or None))
             spelt = [describe_token(stream, one) for one in delta.tokens] if body.logprobs else []
-            yield part | ({"logprobs": spelt} if spelt else {})
+            yield part | given(logprobs=spelt or None)
         if calls := parts.calls.get(delta.index) if delta.finish_reason else None:
             told = [
                 {"id": one.id, "function": {"name": one.name, "arguments": json.loads(one.arguments)}} for one in calls
             ]
-            said = {"message": {"role": "assistant", "content": "", "tool_calls": told}}
-            yield {"model": name, "created_at": now(), **said, "done": False}
-    last = {"model": name, "created_at": now()}
-    empty: Json = {"message": {"role": "assistant", "content": ""}} if chat else {"response": ""}
-    yield {**last, **empty, "done": True, "done_reason": reason, **describe_figures(stream, started)}
-
-
-def describe_part(name: str, text: str, thought: str, *, chat: bool) -> dict[str, Any]:
-    """One line of an answer."""
-    thinking = {"thinking": thought} if thought else {}
-    if chat:
-        said: dict[str, Any] = {"message": {"role": "assistant", "content": text, **thinking}}
-    else:
-        said = {"response": text, **thinking}
-    return {"model": name, "created_at": now(), **said, "done": False}
+            yield say(name, "", chat=True, tool_calls=told)
+    yield say(name, "", chat=chat, done=True) | {"done_reason": reason, **describe_figures(stream, started)}
 
 
 def describe_token(stream: Stream, token: Token) -> Json:
     """A token with its log-probability."""
     likeliest = [{"token": other.text, "logprob": other.logprob} for other in token.alternatives]
     found = {"token": token.text, "logprob": token.logprob, "bytes": stream.list_bytes(token)}
-    return found | ({"top_logprobs": likeliest} if likeliest else {})
+    return found | given(top_logprobs=likeliest or None)
 
 
 def describe_figures(stream: Stream, started: float) -> Json:
@@ -259,21 +252,23 @@ def describe_figures(stream: Stream, started: float) -> Json:
     }
 
 
-async def gather(lines: list[dict[str, Any]], *, chat: bool) -> Json:
+def gather(lines: list[dict[str, Any]], *, chat: bool) -> Json:
     """An answer as a whole."""
     *parts, last = lines
+    holders, name = ([part["message"] for part in parts], "content") if chat else (parts, "response")
+    said = {name: "".join(one[name] for one in holders)} | given(
+        thinking="".join(one.get("thinking", "") for one in holders) or None,
+        tool_calls=[found for one in holders for found in one.get("tool_calls", ())] or None,
+    )
     logprobs = [token for part in parts for token in part.get("logprobs", ())]
-    holders = [part["message"] for part in parts] if chat else parts
-    text = "".join(one["content" if chat else "response"] for one in holders)
-    thought = "".join(one.get("thinking", "") for one in holders)
-    calls: list[Json] = [found for one in holders for found in one.get("tool_calls", ())]
-    said: dict[str, Any] = {"content" if chat else "response": text} | ({"thinking": thought} if thought else {})
-    said |= {"tool_calls": calls} if calls else {}
-    whole = {**last, **({"message": {"role": "assistant", **said}} if chat else said)}
-    return whole | ({"logprobs": logprobs} if logprobs else {})
+    return {
+        **last,
+        **({"message": {"role": "assistant", **said}} if chat else said),
+        **given(logprobs=logprobs or None),
+    }
 
 
-async def open_or_close(call: Call, body: Asked, empty: Json) -> None:
+async def open_or_close(call: Call, body: Asked, *, chat: bool) -> None:
     """Open a model for what will be asked; keep_alive 0 closes it."""
     keep_alive = read_keep_alive(body.keep_alive)
     name = await call.service.work(lambda: call.service.models.resolve(body.name_given))
@@ -285,7 +280,7 @@ async def open_or_close(call: Call, body: Asked, empty: Json) -> None:
         async with call.service.use(name, call.client, keep_alive=keep_alive):
             pass
     reason = "unload" if keep_alive == 0 else "load"
-    told = {"model": body.name_given or name, "created_at": now(), **empty, "done": True, "done_reason": reason}
+    told = say(body.name_given or name, "", chat=chat, done=True) | {"done_reason": reason}
     await (call.send_json(told) if body.stream is False else call.send_bytes(line(told), LINES))
 
 
