@@ -55,22 +55,19 @@ class Texts:
 
     def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
         options = limit(replace(engine.defaults, **self.given), most)
-        first = self._go_on(engine, self.prompts[0], options, most)  # checks before anything is told
-        return self._draw(engine, first, options, most) if len(self.prompts) > 1 else first
 
-    def _draw(
-        self, engine: Engine, first: Generator[Delta, None, None], options: Options, most: int | None
-    ) -> Generator[Delta, None, None]:
-        yield from first
-        for number, prompt in enumerate(self.prompts[1:], 1):
-            for delta in self._go_on(engine, prompt, options, most):
-                yield replace(delta, index=delta.index + number * options.n)
+        def go_on(prompt: str | Sequence[int]) -> Generator[Delta, None, None]:
+            found = self._read(engine, prompt)
+            return found.draw(engine, most) if isinstance(found, Gap) else engine.complete(found, options)
 
-    def _go_on(
-        self, engine: Engine, prompt: str | Sequence[int], options: Options, most: int | None
-    ) -> Generator[Delta, None, None]:
-        found = self._read(engine, prompt)
-        return found.draw(engine, most) if isinstance(found, Gap) else engine.complete(found, options)
+        def go_on_with_all(first: Generator[Delta, None, None]) -> Generator[Delta, None, None]:
+            yield from first
+            for number, prompt in enumerate(self.prompts[1:], 1):
+                for delta in go_on(prompt):
+                    yield replace(delta, index=delta.index + number * options.n)
+
+        first = go_on(self.prompts[0])  # checks before anything is told
+        return go_on_with_all(first) if len(self.prompts) > 1 else first
 
     def _read(self, engine: Engine, prompt: str | Sequence[int]) -> str | Sequence[int] | Gap:
         if not isinstance(prompt, str):
