@@ -13,7 +13,7 @@ from chatapp.completion.place import AFTER, BEFORE, OpenFile, Place
 from chatapp.server.asks import Gap
 from chatapp.server.bodies import Body, SampledBody, given, read_stop
 from chatapp.server.loaded import LoadedModel
-from chatapp.server.openai_shapes import describe_timings
+from chatapp.server.openai_shapes import describe_timings, spell_timings
 from chatapp.server.protocol import EVENTS, Call, Json, event
 from chatapp.server.refusals import Refusal, unsupported
 
@@ -116,7 +116,6 @@ def cut(text: str, stop: Sequence[str]) -> str:
 def describe(loaded: LoadedModel, body: InfillAsked, text: str, seconds: float) -> Json:
     """An offer, as llama.cpp tells a completion."""
     read, written = loaded.engine.count_tokens(body.prompt), max(1, loaded.engine.count_tokens(text))
-    spent = 1000 * seconds
     return {
         "content": text,
         "stop": True,
@@ -126,17 +125,7 @@ def describe(loaded: LoadedModel, body: InfillAsked, text: str, seconds: float) 
         "tokens_predicted": written,
         "tokens_evaluated": read,
         "generation_settings": {"n_ctx": loaded.engine.context_length},
-        "timings": {
-            "cache_n": 0,
-            "prompt_n": read,
-            "prompt_ms": 0.0,
-            "prompt_per_token_ms": 0.0,
-            "prompt_per_second": 0.0,
-            "predicted_n": written,
-            "predicted_ms": spent,
-            "predicted_per_token_ms": spent / written,
-            "predicted_per_second": 1000 * written / spent if spent else 0.0,
-        },
+        "timings": spell_timings(read, 0.0, written, 1000 * seconds),
     }
 
 

@@ -115,18 +115,24 @@ def describe_timings(stream: Stream) -> Json:
 
     Of what was written, that is by the clock: several replies that were decoded together share it.
     """
-    read = stream.prompt_tokens - stream.cached_tokens
     timed = [usage for usage in stream.usages if usage.tokens_per_second]
     written = sum(len(usage.latencies) for usage in timed)
     prompt = 1000 * sum(usage.prefill_seconds for usage in stream.usages)
     predicted = 1000 * sum(len(usage.latencies) / usage.tokens_per_second for usage in timed)
+    read = stream.prompt_tokens - stream.cached_tokens
+    told = spell_timings(read, prompt, written, predicted)
+    return told | {"cache_n": stream.cached_tokens, "predicted_n": stream.completion_tokens}
+
+
+def spell_timings(read: int, prompt: float, written: int, predicted: float) -> dict[str, Any]:  # Any: JSON
+    """Tokens that were read and written, and the milliseconds of both, in llama.cpp's names."""
     return {
-        "cache_n": stream.cached_tokens,
+        "cache_n": 0,
         "prompt_n": read,
         "prompt_ms": prompt,
         "prompt_per_token_ms": prompt / read if read else 0.0,
         "prompt_per_second": 1000 * read / prompt if prompt else 0.0,
-        "predicted_n": stream.completion_tokens,
+        "predicted_n": written,
         "predicted_ms": predicted,
         "predicted_per_token_ms": predicted / written if written else 0.0,
         "predicted_per_second": 1000 * written / predicted if predicted else 0.0,
