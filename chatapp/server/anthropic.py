@@ -311,10 +311,7 @@ async def tell(stream: Stream, parts: Parts, count: int) -> AsyncIterator[bytes]
 
 async def count(call: Call, body: CountAsked) -> None:
     """Count the tokens of a conversation."""
-    ask = body.read()
-    async with call.service.use(body.model, call.client) as loaded:
-        tokens = await call.service.work(lambda: ask.count(loaded.engine))
-    await call.send_json({"input_tokens": tokens})
+    await call.send_json({"input_tokens": await call.ask(body.model, body.read().count)})
 
 
 def form_error(refusal: Refusal) -> Json:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field
 
 from chatapp import __version__
-from chatapp.generation import Token
+from chatapp.generation import Engine, Token
 from chatapp.generation.delta import Alternative
-from chatapp.generation.engine import Engine
 from chatapp.server import infill
 from chatapp.server.asks import Texts, check_local, check_tokens
 from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_mirostat, read_stop
@@ -202,18 +202,16 @@ class TemplateAsked(Body):
 
 async def tokenize(call: Call, body: TokenizeAsked) -> None:
     """The tokens of a text."""
-    async with call.service.use(body.model, call.client) as loaded:
-        engine = check_local(loaded.engine)
-        told = await call.service.work(lambda: list_tokens(engine, body))
-    await call.send_json({"tokens": told})
+    await call.send_json({"tokens": await call.ask(body.model, partial(list_tokens, body))})
 
 
-def list_tokens(engine: Engine, body: TokenizeAsked) -> list[Any]:  # Any: JSON
+def list_tokens(body: TokenizeAsked, asked: Engine) -> list[Any]:  # Any: JSON
     """The tokens of a text, in which a control token's spelling is only letters unless `parse_special` says so.
 
     `add_special` puts those before it that the tokenizer puts before every text.
     """
-    tokenizer, text = engine.tokenizer, body.content
+    engine, text = check_local(asked), body.content
+    tokenizer = engine.tokenizer
     marked = body.parse_special and tokenizer.controls(text)
     ids = tokenizer.encode_template(text) if marked else tokenizer.encode(text)
     told = [*tokenizer.start, *ids] if body.add_special else ids
@@ -222,9 +220,7 @@ def list_tokens(engine: Engine, body: TokenizeAsked) -> list[Any]:  # Any: JSON
 
 async def detokenize(call: Call, body: DetokenizeAsked) -> None:
     """The text of tokens."""
-    async with call.service.use(body.model, call.client) as loaded:
-        engine = loaded.engine
-        text = await call.service.work(lambda: engine.text_of(check_tokens(engine, body.tokens, "tokens")))
+    text = await call.ask(body.model, lambda engine: engine.text_of(check_tokens(engine, body.tokens, "tokens")))
     await call.send_json({"content": text})
 
 
@@ -233,8 +229,7 @@ async def apply_template(call: Call, body: TemplateAsked) -> None:
     messages = read_messages(body.messages)
     if body.add_generation_prompt is False:
         raise unsupported("add_generation_prompt", "the beginning of the answer belongs to it here; leave it out")
-    async with call.service.use(body.model, call.client) as loaded:
-        prompt = await call.service.work(lambda: loaded.engine.render_chat(messages))
+    prompt = await call.ask(body.model, lambda engine: engine.render_chat(messages))
     await call.send_json({"prompt": prompt})
 
 

@@ -11,10 +11,11 @@ from urllib.parse import parse_qsl
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from chatapp.generation import Engine
 from chatapp.server.asks import Ask
 from chatapp.server.bodies import Body
 from chatapp.server.refusals import Refusal
-from chatapp.server.service import Service, Stream
+from chatapp.server.service import Result, Service, Stream
 
 Json = Mapping[str, Any]  # Any: what JSON can hold
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"
@@ -66,6 +67,11 @@ class Call:
     def answer(self, model: str, ask: Ask, keep_alive: float | None = None) -> AbstractAsyncContextManager[Stream]:
         """The stream that answers, as Service.answer gives it."""
         return self.service.answer(model, ask, self.client, keep_alive=keep_alive)
+
+    async def ask(self, model: str, act: Callable[[Engine], Result]) -> Result:
+        """What `act` gives of the engine of a model, in a thread."""
+        async with self.service.use(model, self.client) as loaded:
+            return await self.service.work(lambda: act(loaded.engine))
 
     @property
     def query(self) -> Mapping[str, str]:

@@ -239,9 +239,7 @@ async def respond(call: Call, body: ResponseAsked) -> None:
 
 async def count_input(call: Call, body: ResponseAsked) -> None:
     """Count the tokens of a conversation."""
-    ask = body.read(read_said(call, body))
-    async with call.service.use(body.model, call.client) as loaded:
-        tokens = await call.service.work(lambda: ask.count(loaded.engine))
+    tokens = await call.ask(body.model, body.read(read_said(call, body)).count)
     await call.send_json({"object": "response.input_tokens", "input_tokens": tokens})
 
 
