@@ -9,7 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from chatapp.generation import Message
+from chatapp.server.bodies import given
 from chatapp.server.refusals import Refusal
+from chatapp.server.tools import join_name
 
 MOST = 1000
 """Responses."""
@@ -34,6 +36,8 @@ class StoredResponse:
     def list_input(self) -> list[dict[str, Any]]:
         """What the response answers, as OpenAI's items: what was said in responses before it, too."""
         items = list[dict[str, Any]]()
+        offered = self.response["tools"]
+        spaces = {join_name(one["name"], tool["name"]): one["name"] for one in offered for tool in one.get("tools", ())}
         for one in self.said[:-1]:
             if one.answers:
                 items.append({"type": "function_call_output", "call_id": one.answers.id, "output": one.text})
@@ -42,7 +46,9 @@ class StoredResponse:
                 part = {"type": "output_text", "annotations": []} if own else {"type": "input_text"}
                 items.append({"type": "message", "role": one.role, "content": [{**part, "text": one.text}]})
             for call in one.calls:
-                called = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+                space = spaces.get(call.name)
+                name = call.name.removeprefix(join_name(space, ""))
+                called = {"call_id": call.id, "name": name, **given(namespace=space), "arguments": call.arguments}
                 items.append({"type": "function_call", **called})
         name = self.response["id"].removeprefix("resp_")
         return [{"id": f"item_{name}_{place}", "status": "completed", **one} for place, one in enumerate(items)]

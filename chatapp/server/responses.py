@@ -23,7 +23,7 @@ from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.response_store import StoredResponse
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts, read_effort
-from chatapp.server.tools import Function, choose_tools
+from chatapp.server.tools import Function, choose_tools, join_name
 
 IGNORED = "Metadata; not looked at."
 
@@ -166,11 +166,6 @@ class ResponseAsked(SampledBody):
         spaces = [one for one in self.tools or () if isinstance(one, Namespace)]
         both = [*found, *((one, space.name) for space in spaces for one in space.tools)]
         return {join_name(space, one.name): (one, space) for one, space in both}
-
-
-def join_name(namespace: str | None, name: str | None) -> str:
-    """The name of a function, as the model knows it."""
-    return f"{namespace}__{name}" if namespace else name or ""
 
 
 def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Message]:

@@ -48,6 +48,11 @@ class Chosen(Body):
     function: Named
 
 
+def join_name(namespace: str | None, name: str | None) -> str:
+    """The name of a function, as the model knows it."""
+    return f"{namespace}__{name}" if namespace else name or ""
+
+
 def choose_tools(offered: Sequence[Function], choice: Choice | str, *, parallel: bool = True) -> Toolbox:
     """What is left of some functions by a choice, which may be the name of one of them."""
     functions = [one.read() for one in offered]

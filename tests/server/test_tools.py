@@ -222,7 +222,9 @@ def test_codex_is_asked_for_calls_by_the_names_that_it_offers(served: Served, en
     result = {"type": "function_call_output", "call_id": called["call_id"], "output": "blue"}
     first = {"input": [result], "previous_response_id": before["id"]}
     for body in (first, {"input": [{"role": "user", "content": "?"}, called, result]}):
-        assert served.post("/v1/responses", **body, **more).status_code == 200
+        response = served.post("/v1/responses", **body, **more).json()
+        listed = served.get(f"/v1/responses/{response['id']}/input_items?order=asc").json()["data"]
+        assert listed[1] == {**called, "id": listed[1]["id"]}
         _, asked, answered = engine.chats[-1]
         assert asked.calls[0].name == "sky__get_weather"
         assert answered.answers and answered.answers.name == "sky__get_weather"
