@@ -20,6 +20,12 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
+class Anything(Body):
+    """A body that is refused, whatever it says."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 class SampledBody(Body):
     """A body that may have, besides its fields, every number of chatapp that says how a token is chosen."""
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from chatapp.generation.text.chat_template import mentions_tools
 from chatapp.generation.text.thinking import find_choices
-from chatapp.server.bodies import Body
+from chatapp.server.bodies import Anything, Body
 from chatapp.server.drawing import Drawing
 from chatapp.server.loaded import date
-from chatapp.server.protocol import LINES, Call, Endpoint, Json, line
+from chatapp.server.protocol import LINES, Call, Endpoint, Json, line, refuse_embedding
 from chatapp.server.refusals import Refusal, unsupported
 from model_store import StoredModel, StoreError
 from model_store.hub.catalog import refer
@@ -59,12 +59,6 @@ class Copied(Body):
 
     source: str
     destination: str
-
-
-class Anything(Body):
-    """A body that is refused, whatever it says."""
-
-    model_config = {"extra": "allow"}
 
 
 async def list_tags(call: Call, body: None) -> None:
@@ -222,13 +216,6 @@ async def copy(call: Call, body: Copied) -> None:
     except StoreError as error:
         raise Refusal(400, str(error), param="destination") from error
     await call.send_json({})
-
-
-async def refuse_embedding(call: Call, body: Anything) -> None:
-    """Refuse: a model that writes has no embeddings worth comparing."""
-    raise Refusal(
-        400, "no model here is an embedding model: they write text", param="model", code="model_not_supported"
-    )
 
 
 async def refuse_making(call: Call, body: Anything) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from chatapp.server.bodies import Anything
 from chatapp.server.loaded import date
-from chatapp.server.ollama_models import Anything, refuse_embedding
 from chatapp.server.openai_chat import ChatRequest, chat
 from chatapp.server.openai_completions import CompletionRequest, complete
 from chatapp.server.openai_shapes import form_error
-from chatapp.server.protocol import Call, Endpoint, Json, Protocol
+from chatapp.server.protocol import Call, Endpoint, Json, Protocol, refuse_embedding
 from model_store import StoredModel
 
 

@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from chatapp.generation import Engine
 from chatapp.server.asks import Ask
-from chatapp.server.bodies import Body
+from chatapp.server.bodies import Anything, Body
 from chatapp.server.refusals import Refusal
 from chatapp.server.service import Result, Service, Stream
 
@@ -139,3 +139,9 @@ class Protocol:
     form_error: Callable[[Refusal], Json]
     form_late: Callable[[Json], bytes] = event
     """How an error is written at the end of a stream that had begun."""
+
+
+async def refuse_embedding(call: Call, body: Anything) -> None:
+    """Refuse: a model that writes has no embeddings worth comparing."""
+    message = "no model here is an embedding model: they write text"
+    raise Refusal(400, message, param="model", code="model_not_supported")
