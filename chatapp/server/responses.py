@@ -275,7 +275,7 @@ async def tell(
     stream: Stream, body: ResponseAsked, keep: Callable[[dict[str, Any]], None]
 ) -> AsyncIterator[dict[str, Any]]:
     """The events of an answer; the last one has all of it, which is kept."""
-    number, whole, output = count(), describe(stream, body), list[Json]()
+    number, whole, grown = count(), describe(stream, body), list[Growing]()
 
     def say(kind: str, **facts: Any) -> dict[str, Any]:
         return {"type": kind, "sequence_number": next(number), **facts}
@@ -283,23 +283,20 @@ async def tell(
     yield say("response.created", response=whole)
     yield say("response.in_progress", response=whole)
     parts, reason = Parts(body.read_tools()), "stop"
-    growing: Growing | None = None
     async for delta in stream:
         reason = delta.finish_reason or reason
         for kind, text in zip(("reasoning", "message"), parts.add(delta), strict=True):
             if not text:
                 continue
-            if growing is None or growing.kind != kind:
-                for one in growing.end() if growing else ():
+            if not grown or grown[-1].kind != kind:
+                ended = grown[-1].end() if grown else []
+                grown.append(Growing(kind, len(grown)))
+                for one in [*ended, *grown[-1].begin()]:
                     yield say(**one)
-                output += [growing.item] if growing else []
-                growing = Growing(kind, len(output))
-                for one in growing.begin():
-                    yield say(**one)
-            yield say(**growing.add(text))
-    for one in growing.end() if growing else ():
+            yield say(**grown[-1].add(text))
+    for one in grown[-1].end() if grown else ():
         yield say(**one)
-    output += [growing.item] if growing else []
+    output = [one.item for one in grown]
     for called in parts.calls.get(0, ()):
         item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed", "call_id": called.id}
         function, space = body.functions[called.name]
@@ -314,13 +311,7 @@ async def tell(
     cut = reason == "length"
     status = "incomplete" if cut else "completed"
     details = {"reason": "max_output_tokens"} if cut else None
-    whole = {
-        **whole,
-        "status": status,
-        "incomplete_details": details,
-        "output": output,
-        "usage": describe_usage(stream),
-    }
+    whole |= {"status": status, "incomplete_details": details, "output": output, "usage": describe_usage(stream)}
     keep(whole)
     yield say(f"response.{status}", response=whole)
 
