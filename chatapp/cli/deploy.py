@@ -99,9 +99,8 @@ def check(given: Namespace) -> None:
 def run(given: Namespace) -> int:
     """Deploy, and answer until told to end."""
     from chatapp.deploy.ray import running
-    from chatapp.deploy.ray.plan import Plan, Replicated
+    from chatapp.deploy.ray.plan import Plan
     from chatapp.server.settings import ServerSettings
-    from chatapp.server.start import tell
 
     check(given)
     workspace = Workspace()
@@ -114,7 +113,7 @@ def run(given: Namespace) -> int:
     settings = ServerSettings(
         host=given.host,
         port=given.port,
-        keys=running.find_keys(workspace, given.keys, tell) if answers and not given.without_keys else (),
+        keys=running.find_keys(workspace, given.keys) if answers and not given.without_keys else (),
         hosts=tuple(given.allow_host),
         certificate=given.tls_cert,
         private_key=given.tls_key,
@@ -124,8 +123,8 @@ def run(given: Namespace) -> int:
         drain=given.drain,
     )
     shared = str(given.shared.absolute()) if given.shared else ""
-    plan = Plan(given.model, given.name, given.address or "", shared, answers)
-    replicated = Replicated(fewest, most, given.parallel, given.cpus, given.drain, shared)
-    code = running.deploy(workspace, plan, replicated, settings, read_placement(given))
+    scale = (fewest, most, given.parallel, given.cpus, given.drain)
+    plan = Plan(given.model, given.name, given.address or "", shared, answers, *scale)
+    code = running.deploy(workspace, plan, settings, read_placement(given))
     sys.stderr.flush()
     os._exit(code)  # threads of Ray's would keep the process

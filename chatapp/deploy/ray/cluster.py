@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from chatapp import __version__
 from chatapp.deploy.ray.engine import ReplicaLost
 from chatapp.deploy.ray.fetching import Find, FolderSource, Source, provide, read_pieces
 from chatapp.deploy.ray.ledger import Ledger
-from chatapp.deploy.ray.plan import Replicated
+from chatapp.deploy.ray.plan import Plan
 from chatapp.deploy.ray.replica import Replica
 from chatapp.deploy.ray.version import Version
 from chatapp.generation.wire import Json
@@ -168,19 +168,19 @@ class Cluster:
         """The model of a version in the store of this node, as `fetching.provide`."""
         return provide(store, version, find_sources(self.ledger, version, shared))
 
-    def deploy(self, version: Version, replicated: Replicated, on_wait: Callable[[str], object]) -> None:
+    def deploy(self, version: Version, plan: Plan) -> None:
         """Start the replicas of a version, and return when requests may go to them; InputError if they fail."""
         runs = version.application in serve.status().applications
         free = (ray.cluster_resources() if runs else ray.available_resources()).get("CPU", 0.0)
-        if (needed := replicated.fewest * replicated.cpus) > free:
+        if (needed := plan.fewest * plan.cpus) > free:
             raise InputError(
-                f"{replicated.fewest} replicas of {replicated.cpus:g} processors need {needed:g}; {free:g} are free "
+                f"{plan.fewest} replicas of {plan.cpus:g} processors need {needed:g}; {free:g} are free "
                 "in the cluster: let nodes join, or lower --replicas or --cpus"
             )
         scaling = {
-            "min_replicas": replicated.fewest,
-            "max_replicas": replicated.most,
-            "target_ongoing_requests": max(1.0, replicated.parallel / 2),
+            "min_replicas": plan.fewest,
+            "max_replicas": plan.most,
+            "target_ongoing_requests": max(1.0, plan.parallel / 2),
             "upscale_delay_s": 3.0,
             "downscale_delay_s": 120.0,
             "metrics_interval_s": 1.0,
@@ -189,21 +189,20 @@ class Cluster:
         deployment = serve.deployment(RayReplica).options(
             name="engine",
             autoscaling_config=scaling,
-            max_ongoing_requests=replicated.parallel,
-            graceful_shutdown_timeout_s=replicated.drain,
+            max_ongoing_requests=plan.parallel,
+            graceful_shutdown_timeout_s=plan.drain,
             graceful_shutdown_wait_loop_s=0.5,
-            ray_actor_options={"num_cpus": replicated.cpus},
+            ray_actor_options={"num_cpus": plan.cpus},
             **HEALTH,
         )
         name = version.application
         try:
-            serve.run(deployment.bind(version, replicated.shared), name=name, route_prefix=None)
+            serve.run(deployment.bind(version, plan.shared), name=name, route_prefix=None)
         except RuntimeError as error:
             why = serve.status().applications.get(name)
             with suppress(RayError, RayServeException):
                 serve.delete(name)
             raise InputError(f"the replicas of {version.name} do not start: {explain(why, error)}") from error
-        on_wait(f"{version.name} is ready: version {version.digest[:12]}")
 
     def open_replicas(self, version: Version) -> RayReplicas:
         """The replicas of a version."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be deployed, and where."""
+    """What is to be deployed, where, and what each replica takes; times in seconds."""
 
     model: str
     """In the store of this machine; nothing, where only a gateway is wanted."""
@@ -19,18 +19,12 @@ class Plan:
     """A folder that all nodes reach, for the files; nothing: nodes fetch them from each other."""
     answers: bool
     """Whether requests are answered here, until this process is told to end."""
-
-
-@dataclass(frozen=True)
-class Replicated:
-    """How many replicas there are to be, and what each of them takes; times in seconds."""
-
-    fewest: int = 1
-    most: int = 1
-    parallel: int = 8
+    fewest: int
+    most: int
+    """Replicas."""
+    parallel: int
     """Answers that one of them writes at once."""
-    cpus: float = 1.0
+    cpus: float
     """Of a node, for each of them."""
-    drain: float = 600.0
+    drain: float
     """How long one that is to end may take to end its answers."""
-    shared: str = ""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chatapp.deploy.ray import environment
 from chatapp.deploy.ray.fetching import FolderSource, fetch
-from chatapp.deploy.ray.plan import Plan, Replicated
+from chatapp.deploy.ray.plan import Plan
 from chatapp.deploy.ray.version import Version, describe_version
 from chatapp.placement.selection import PlacementOptions
-from chatapp.server import start
 from chatapp.server.settings import ServerSettings, read_keys
+from chatapp.server.start import make_server, run, tell
 from chatapp.text.errors import InputError
 from chatapp.workspace import Workspace
 from model_store import Store, StoredModel
@@ -22,14 +21,7 @@ if TYPE_CHECKING:
     from chatapp.deploy.ray.cluster import Cluster
 
 
-def deploy(
-    workspace: Workspace,
-    plan: Plan,
-    replicated: Replicated,
-    settings: ServerSettings,
-    placement: PlacementOptions,
-    tell: Callable[[str], object] = start.tell,
-) -> int:
+def deploy(workspace: Workspace, plan: Plan, settings: ServerSettings, placement: PlacementOptions) -> int:
     """Deploy a model, roll over from the version before, and answer requests; the exit code."""
     environment.check_installed()
     described = describe(workspace.open_store(), plan, placement) if plan.model else None
@@ -41,9 +33,9 @@ def deploy(
     try:
         name = described[0].name if described else plan.name
         if described:
-            roll(cluster, *described, plan, replicated, tell)
+            roll(cluster, *described, plan)
         if plan.answers:
-            answer(workspace, cluster, name, settings, plan.shared, tell)
+            answer(workspace, cluster, name, settings, plan.shared)
     finally:
         cluster.close()
     return 0
@@ -72,34 +64,21 @@ def share(shared: Path, version: Version, model: StoredModel) -> None:
     part.rename(target)
 
 
-def roll(
-    cluster: Cluster,
-    version: Version,
-    model: StoredModel,
-    plan: Plan,
-    replicated: Replicated,
-    tell: Callable[[str], object],
-) -> None:
+def roll(cluster: Cluster, version: Version, model: StoredModel, plan: Plan) -> None:
     """Start a version beside the one before, give it the requests, and end that one when its answers have ended."""
     before = cluster.current(version.name)
     if not plan.shared:
         cluster.offer(version, model.folder)
-    cluster.deploy(version, replicated, tell)
+    cluster.deploy(version, plan)
+    tell(f"{version.name} is ready: version {version.digest[:12]}")
     cluster.promote(version)
     if before and before.digest != version.digest:
         tell(f"{version.name} was version {before.digest[:12]}: what it is writing may end first")
-        cluster.retire(before, replicated.drain)
+        cluster.retire(before, plan.drain)
         tell(f"version {before.digest[:12]} has ended")
 
 
-def answer(
-    workspace: Workspace,
-    cluster: Cluster,
-    name: str,
-    settings: ServerSettings,
-    shared: str,
-    tell: Callable[[str], object],
-) -> None:
+def answer(workspace: Workspace, cluster: Cluster, name: str, settings: ServerSettings, shared: str) -> None:
     """Answer requests until told to end."""
     from chatapp.deploy.ray.gateway import SPOKEN, DeployedWorkspace, Gateway
 
@@ -108,7 +87,7 @@ def answer(
         raise InputError(f"no model called {name!r} is deployed there; what is: {known}")
     gateway = Gateway(DeployedWorkspace(workspace, name), settings, cluster, shared, tell)
     gateway.take(version)
-    start.run(start.make_server(gateway.service, SPOKEN), gateway.follow())
+    run(make_server(gateway.service, SPOKEN), gateway.follow())
 
 
 def remove(workspace: Workspace, name: str, address: str, patience: float) -> int:
@@ -128,7 +107,7 @@ def remove(workspace: Workspace, name: str, address: str, patience: float) -> in
     return 0
 
 
-def find_keys(workspace: Workspace, given: Path | None, tell: Callable[[str], object]) -> tuple[str, ...]:
+def find_keys(workspace: Workspace, given: Path | None) -> tuple[str, ...]:
     """The keys that clients must have: those of a file, else one that is made here at the first time."""
     if given:
         return read_keys(given)
