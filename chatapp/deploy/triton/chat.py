@@ -17,6 +17,7 @@ import triton_python_backend_utils as pb
 
 from backends.errors import BackendError, UserError
 from chatapp.deploy.triton.session import RemoteSession, read_facts
+from chatapp.generation.delta import Delta, Usage
 from chatapp.generation.engine import Engine
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import OptionError, Options, published_options
@@ -69,19 +70,16 @@ class TritonPythonModel:
                 deltas = engine.chat(wanted.messages, wanted.options)
             else:
                 deltas = engine.complete(wanted.text, wanted.options)
-            told = Answer()
+            unsent = list[Delta]()
             with closing(deltas):
                 for delta in deltas:
                     if sender.is_cancelled():
                         break
-                    told.add(delta.text, thought=delta.channel != "text")
-                    if delta.finish_reason:
-                        told.finish_reason = delta.finish_reason
-                    if wanted.stream and told.has_news and not delta.finish_reason:
-                        sender.send(told.take())
-            if usage := engine.last_usage:
-                told.usage = {name: getattr(usage, name) for name in FIGURES}
-            sender.send(told.take(), flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+                    unsent.append(delta)
+                    if wanted.stream and delta.text and not delta.finish_reason:
+                        sender.send(respond(unsent))
+                        unsent.clear()
+            sender.send(respond(unsent, engine.last_usage), flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         except Exception as error:  # or the client would wait for ever
             fail(sender, error)
 
@@ -91,37 +89,15 @@ class TritonPythonModel:
         self.renderer.close()
 
 
-class Answer:
-    """What has been written since it was last sent."""
-
-    def __init__(self) -> None:
-        self.text = self.thought = self.finish_reason = ""
-        self.usage: dict[str, Any] = {}
-
-    def add(self, text: str, *, thought: bool) -> None:
-        """Add what a delta says."""
-        if thought:
-            self.thought += text
-        else:
-            self.text += text
-
-    @property
-    def has_news(self) -> bool:
-        """Whether there is anything to send."""
-        return bool(self.text or self.thought)
-
-    def take(self) -> pb.InferenceResponse:
-        """A response of it, after which there is nothing left."""
-        said = {
-            "text_output": self.text,
-            "thinking": self.thought,
-            "finish_reason": self.finish_reason,
-            "usage": json.dumps(self.usage) if self.usage else "",
-        }
-        self.text = self.thought = ""
-        return pb.InferenceResponse(
-            [pb.Tensor(name, np.array([text.encode()], np.object_)) for name, text in said.items()]
-        )
+def respond(deltas: Sequence[Delta], usage: Usage | None = None) -> pb.InferenceResponse:
+    """A response of what some deltas say, the last one with the figures."""
+    said = {
+        "text_output": "".join(one.text for one in deltas if one.channel == "text"),
+        "thinking": "".join(one.text for one in deltas if one.channel != "text"),
+        "finish_reason": "".join(one.finish_reason or "" for one in deltas),
+        "usage": json.dumps({name: getattr(usage, name) for name in FIGURES}) if usage else "",
+    }
+    return pb.InferenceResponse([pb.Tensor(name, np.array([text.encode()], np.object_)) for name, text in said.items()])
 
 
 class Wanted:
