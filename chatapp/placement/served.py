@@ -22,7 +22,7 @@ from chatapp.generation.wire import read_delta, write_options
 from chatapp.placement.record import UNREADABLE
 from chatapp.placement.selection import PlacementOptions
 from chatapp.remote.address import Remote
-from chatapp.remote.connection import Connection, Refused
+from chatapp.remote.connection import Arrived, Connection, Refused
 from chatapp.remote.errors import RemoteError
 from chatapp.settings import running
 from model_store import Store, StoredModel
@@ -50,7 +50,9 @@ class ServedEngine(ProxyEngine):
         self._connection, self._token, self._name, self._open_here = connection, token, model.name, open_here
         self._here: EngineContract | None = None
         """The model, where it had to be opened here."""
-        super().__init__(self._ask("facts"), model.folder, store.tokenizer(model), chats=model.chats)
+        with self._ask({"call": "facts"}) as events:
+            facts = json.loads(next(event for event in events if event).data)
+        super().__init__(facts, model.folder, store.tokenizer(model), chats=model.chats)
         self.load_seconds = perf_counter() - start
 
     @property
@@ -60,22 +62,15 @@ class ServedEngine(ProxyEngine):
 
     # The way to the server
 
-    def _body(self, asked: Mapping[str, object]) -> dict[str, object]:
-        return {"model": self._name, **asked}
-
-    def _ask(self, call: str) -> Any:  # Any: JSON
-        with closing(self._connection.stream("/engine", self._body({"call": call}), "lines", self._headers)) as events:
-            return json.loads(next(event for event in events if event).data)
-
-    @property
-    def _headers(self) -> dict[str, str]:
-        return {"X-Chatapp-Token": self._token}
+    def _ask(self, asked: Mapping[str, object]) -> closing[Generator[Arrived | None, None, None]]:
+        body = {"model": self._name, **asked}
+        return closing(self._connection.stream("/engine", body, "lines", {"X-Chatapp-Token": self._token}))
 
     def _look(self, asked: Mapping[str, Any], wanted: Callable[[], bool]) -> Any:  # Any: JSON
         """What the server says to a call, or the model that had to be opened here; None where it is not wanted."""
         if not self._here:
             try:
-                with closing(self._connection.stream("/engine", self._body(asked), "lines", self._headers)) as events:
+                with self._ask(asked) as events:
                     for event in events:
                         if not wanted():
                             return None
@@ -93,7 +88,7 @@ class ServedEngine(ProxyEngine):
         if not self._here:
             told = False
             try:
-                for delta in self._read(self._body({**asked, "options": write_options(options)})):
+                for delta in self._read({**asked, "options": write_options(options)}):
                     told = told or delta is not WAITING
                     yield delta
                 return
@@ -108,10 +103,10 @@ class ServedEngine(ProxyEngine):
         finally:
             self.turns.last_usage = self._here.last_usage
 
-    def _read(self, body: Mapping[str, object]) -> Generator[Delta, None, None]:
+    def _read(self, asked: Mapping[str, object]) -> Generator[Delta, None, None]:
         self.turns.last_usage = None
         try:
-            with closing(self._connection.stream("/engine", body, "lines", self._headers)) as events:
+            with self._ask(asked) as events:
                 for event in events:
                     if event is None:
                         yield WAITING
