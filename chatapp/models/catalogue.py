@@ -120,25 +120,23 @@ def read_machine(store: Store) -> Machine:
     )
 
 
-def list_models(store: Store, this: Machine, objective: str = "chat") -> list[ListedModel]:
-    """The models that are here, those of which a part is, and the rest of the catalogue."""
-    here = [describe_stored(store, location, this, objective) for location in store.every_location().values()]
+def list_models(store: Store, this: Machine) -> list[ListedModel]:
+    """The models that are here, those of which a part is, and the rest of the catalogue.
+
+    Of each kind, the best that runs well here is recommended.
+    """
+    here = [describe_stored(store, location, this) for location in store.every_location().values()]
     names = {row.name for row in here}
     parts = [row for row in list_unfinished(store, this) if row.name not in names]
     names |= {row.name for row in parts}
-    return recommend(
-        [*here, *parts, *(describe_offered(entry, this) for entry in catalog().values() if entry.name not in names)]
-    )
-
-
-def recommend(rows: list[ListedModel]) -> list[ListedModel]:
-    """Recommend, of each kind, the best model that runs well here."""
+    rest = [describe_offered(entry, this) for entry in catalog().values() if entry.name not in names]
+    rows = [*here, *parts, *rest]
     able = {row.name for row in rows if row.fits == "well" and row.tokens_per_second >= SLOWEST}
-    best = {next((name for name in names if name in able), "") for names in RECOMMENDED.values()}
+    best = {next((name for name in ranking if name in able), "") for ranking in RECOMMENDED.values()}
     return [replace(row, recommended=row.name in best) for row in rows]
 
 
-def describe_stored(store: Store, location: Location, this: Machine, objective: str) -> ListedModel:
+def describe_stored(store: Store, location: Location, this: Machine) -> ListedModel:
     """Describe a model that is here; one that cannot be read is `broken`."""
     root, name = location.root, location.name
     try:
@@ -150,7 +148,7 @@ def describe_stored(store: Store, location: Location, this: Machine, objective: 
         return ListedModel(name, "broken", "base", name, note=str(error))
     entry = catalog().get(name)
     found = read_measurements(f"{root}/{name}", model, this)
-    best = next(iter(selection.rank(found, objective)), None)
+    best = next(iter(selection.rank(found, "chat")), None)
     variant, device = choose_variant(model, best)
     verdict = variant.verdicts.get(device) if variant else None
     precision = best.placement.precision if best else variant.precision if variant else model.precision

@@ -214,7 +214,7 @@ class Details:
     """How its publisher introduces it."""
 
 
-def read_details(store: Store, listed: ListedModel, this: Machine, objective: str = "chat") -> Details:
+def read_details(store: Store, listed: ListedModel, this: Machine) -> Details:
     """Read the details of a model."""
     from chatapp.models.catalogue import read_measurements
     from chatapp.placement import selection
@@ -232,7 +232,7 @@ def read_details(store: Store, listed: ListedModel, this: Machine, objective: st
         return Details((*use, Fact("problem", str(error))))
     source = manifest.read_source(model.folder) if listed.name != "builtin" else {}
     found = read_measurements(store.folder(listed.name), model, this)
-    ranking = selection.rank(found, objective)
+    ranking = selection.rank(found, "chat")
     own = [
         Fact("family", f"{model.family}, {model.context_length:,} tokens of context"),
         describe_precision(model),
