@@ -71,10 +71,6 @@ class DeployedWorkspace(Workspace):
         self.model: StoredModel | None = None
         self.on_failover: Callable[[float], object] = lambda seconds: None
 
-    def use(self, version: Version, model: StoredModel, replicas: Replicas) -> None:
-        """From now on the model is this version, whose files this node has."""
-        self.version, self.model, self.replicas = version, model, replicas
-
     def open_store(self) -> Store:
         """The one model."""
         assert self.model  # told before the first request
@@ -126,8 +122,9 @@ class Gateway:
 
     def take(self, version: Version) -> None:
         """Make a version the one that new requests go to; in a thread, for its files may have to come."""
-        model = self.cluster.provide(Workspace.open_store(self.workspace), version, self.shared)
-        self.workspace.use(version, model, self.cluster.open_replicas(version))
+        one = self.workspace
+        model = self.cluster.provide(Workspace.open_store(one), version, self.shared)
+        one.version, one.model, one.replicas = version, model, self.cluster.open_replicas(version)
 
     async def follow(self) -> None:
         """Look every second which version is current, and tell what this gateway does."""
