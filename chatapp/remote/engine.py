@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -71,13 +71,10 @@ class Stream:
 
     def take(self, counts: Counts, rounds: int) -> None:
         """Take in what the server has counted: of several rounds what they wrote together."""
-        before, written = self.counts, counts.completion
-        if rounds and written is not None:
-            written += before.completion or 0
-        known = [name for name in ("prompt", "cached", "prefill") if getattr(counts, name) is not None]
-        self.counts = replace(before, **{name: getattr(counts, name) for name in known})
-        if written is not None:
-            self.counts = replace(self.counts, completion=written)
+        told = {name: count for name, count in asdict(counts).items() if count is not None}
+        if rounds and "completion" in told:
+            told["completion"] += self.counts.completion or 0
+        self.counts = replace(self.counts, **told)
 
 
 class RemoteEngine:

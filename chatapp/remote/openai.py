@@ -61,14 +61,12 @@ FLAVOURS = (
     Flavour("ovms", {"top_k": "top_k", "repetition_penalty": "repetition_penalty"}),
     Flavour("lmstudio", {"top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repeat_penalty"}, several=False),
 )
-OWNERS = {"vllm": "vllm", "llamacpp": "llamacpp", "chatapp": "chatapp", "sglang": "sglang", "ovms": "ovms"}
-"""Flavours by what their servers write into `owned_by`, in small letters."""
 
 
 def find_flavour(owner: str) -> Flavour:
     """The flavour of a server that says of its models that they are owned by this one."""
-    called = {"organization_owner": "lmstudio"}.get(owner.lower(), OWNERS.get(owner.lower(), "openai"))
-    return next(one for one in FLAVOURS if one.name == called)
+    called = {"organization_owner": "lmstudio"}.get(owner.lower(), owner.lower())
+    return next((one for one in FLAVOURS if one.name == called), FLAVOURS[0])
 
 
 class OpenAI(Dialect):
