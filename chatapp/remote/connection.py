@@ -103,7 +103,7 @@ class Connection:
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise Unreadable(
+            raise RemoteError(
                 f"{self.remote.host} answers with something that is no JSON; is this the address?"
             ) from error
 
@@ -156,12 +156,12 @@ class Connection:
 
         host = self.remote.host
         if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
-            return Unreachable(f"{host} does not answer; is the server running, and is this its address?")
+            return RemoteError(f"{host} does not answer; is the server running, and is this its address?")
         if isinstance(error, httpx2.TimeoutException):
             return RemoteError(f"{host} has sent nothing for a long time; try again")
         said = self.without_key(" ".join(str(error).split()))[:SHOWN] or type(error).__name__
         if isinstance(error, httpx2.ConnectError):
-            return Unreachable(f"{host} cannot be reached ({said}); is the server running?")
+            return RemoteError(f"{host} cannot be reached ({said}); is the server running?")
         return RemoteError(f"the connection to {host} broke ({said})")
 
     def without_key(self, text: str) -> str:
@@ -178,20 +178,12 @@ class Refused(RemoteError):
         self.status, self.said = status, said or message
 
 
-class Unreachable(RemoteError):
-    """A server that is not there."""
-
-
-class Unreadable(RemoteError):
-    """An answer that is not what was asked for."""
-
-
 def _read_whole(response: httpx2.Response) -> bytes:
     content = bytearray()
     for part in response.iter_bytes():
         content += part
         if len(content) > LARGEST_ANSWER:
-            raise Unreadable("the server's answer is too large to be one")
+            raise RemoteError("the server's answer is too large to be one")
     return bytes(content)
 
 
@@ -279,12 +271,12 @@ def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
         held += part
         count += len(part)
         if count > LARGEST_STREAM:
-            raise Unreadable("the server sends more than any answer has; it was left")
+            raise RemoteError("the server sends more than any answer has; it was left")
         if b"\n" in part:
             *lines, held = held.split(b"\n")
             yield from (bytes(line.rstrip(b"\r")) for line in lines)
         if len(held) > LONGEST_LINE:
-            raise Unreadable("the server sends a line without an end; it was left")
+            raise RemoteError("the server sends a line without an end; it was left")
     yield bytes(held.rstrip(b"\r"))
 
 
@@ -304,7 +296,7 @@ def split_events(parts: Iterator[bytes]) -> Iterator[str]:
             told = told.removeprefix(" ")
             data.append(f'{{"error": {told}}}' if name == "error" else told)  # as llama-server tells one
             if sum(map(len, data)) > LONGEST_LINE:
-                raise Unreadable("the server sends an event without an end; it was left")
+                raise RemoteError("the server sends an event without an end; it was left")
         elif data and not line:
             yield "\n".join(data)
             data.clear()
@@ -314,4 +306,4 @@ def _decode(line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Unreadable("the server sends what is no UTF-8; it was left") from error
+        raise RemoteError("the server sends what is no UTF-8; it was left") from error

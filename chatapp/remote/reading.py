@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from chatapp.remote.connection import Unreadable
 from chatapp.remote.errors import RemoteError
 
 Json = dict[str, Any]  # Any: JSON
@@ -17,9 +16,9 @@ def parse_object(data: str) -> Json:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Unreadable("the server breaks off in the middle of an event, or sends what is no JSON") from error
+        raise RemoteError("the server breaks off in the middle of an event, or sends what is no JSON") from error
     if not isinstance(found, dict):
-        raise Unreadable("the server sends an event that is no JSON object")
+        raise RemoteError("the server sends an event that is no JSON object")
     if problem := found.get("error") or (found.get("object") == "error" and found):
         said = problem.get("message", problem) if isinstance(problem, dict) else problem
         raise RemoteError(f"the server broke off: {' '.join(str(said).split())[:300]}")

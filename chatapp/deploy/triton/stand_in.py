@@ -22,30 +22,21 @@ KINDS = {
     "TYPE_INT64": np.int64, "TYPE_INT32": np.int32, "TYPE_FP32": np.float32, "TYPE_BOOL": np.bool_,
     "TYPE_STRING": np.object_,
 }  # fmt: skip
-WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.+-]+|[\[\]{}:,]')
-BETWEEN = re.compile(r"(?:\s|#[^\n]*)*")
+WORD = re.compile(r'"(?:[^"\\]|\\.)*"|#[^\n]*|[\w.+-]+|[\[\]{}:,]')
+"""A word of protobuf's text form, or a comment."""
 Config = dict[str, Any]
 """Fields by name, each with the list of its values."""
 
 
 def parse(text: str) -> Config:
     """A message in protobuf's text form; ValueError where it is none."""
-    words = split(text)
+    if rest := WORD.sub("", text).split():
+        raise ValueError(f"there is something that is no field: {rest[0][:20]!r}")
+    words = iter([*(word for word in WORD.findall(text) if word[0] != "#"), "}"])
     found = parse_message(words)
     if next(words, None) is not None:
         raise ValueError("there is a brace too many")
     return found
-
-
-def split(text: str) -> Iterator[str]:
-    """The words of a text, and the brace that ends it."""
-    place = 0
-    while (place := BETWEEN.match(text, place).end()) < len(text):  # type: ignore[union-attr]  # it matches nothing, too
-        if not (word := WORD.match(text, place)):
-            raise ValueError(f"there is something that is no field: {text[place : place + 20]!r}")
-        yield word.group()
-        place = word.end()
-    yield "}"
 
 
 def parse_message(words: Iterator[str]) -> Config:
