@@ -9,19 +9,10 @@ from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
 from backends import BackendError, Placement
-from chatapp.placement import record
+from chatapp.placement import record, selection
 from chatapp.placement.calibration import Stopped, calibrate
 from chatapp.placement.record import Measurement
-from chatapp.placement.selection import (
-    PlacementOptions,
-    choose_on_backend,
-    find_rejection,
-    list_placements,
-    list_precisions,
-    list_suitable,
-    rank,
-    rank_runnable,
-)
+from chatapp.placement.selection import PlacementOptions
 from model_store import Progress, Store, StoredModel, StoreError, fit
 from model_store.bandwidth import speed
 
@@ -44,16 +35,16 @@ def measure_all(
     What was not measured with these versions on this machine is measured now, and recorded one by one.
     """
     if options.backend:  # both raise before anything is measured in vain
-        choose_on_backend(store, model, options, options.backend)
-    list_suitable(model, model.precision, options.device)
+        selection.choose_on_backend(store, model, options, options.backend)
+    selection.list_suitable(model, model.precision, options.device)
     if anew:
         record.forget_first_use(store, model)
     known = [] if anew else record.read(store.folder(model.name))
     fresh: list[Measurement] = []
     judged: list[Measurement] = []
     # A precision that no backend computes rightly is given up for a finer one, and at last for the exact one.
-    for precision in list_precisions(model, options):
-        placements = list_placements(precision, options.device, backend=options.backend)
+    for precision in selection.list_precisions(model, options):
+        placements = selection.list_placements(precision, options.device, backend=options.backend)
         every = [one for one in known if one.placement in placements]
         with TemporaryDirectory() as folder:
             reference = Path(folder) / "reference.npz"
@@ -66,7 +57,9 @@ def measure_all(
                         record.add(store, model, fresh)
         if options.precision:  # who names a precision gets it, right or wrong
             return every
-        judged = [replace(one, failure=one.failure or find_rejection(store, model, one.placement)) for one in every]
+        judged = [
+            replace(one, failure=one.failure or selection.find_rejection(store, model, one.placement)) for one in every
+        ]
         if any(not one.failure for one in judged):
             break
     return judged
@@ -84,8 +77,8 @@ def list_unmeasured(store: Store, model: StoredModel, options: PlacementOptions)
     if options.backend:
         return []
     done = {one.placement for one in record.read(store.folder(model.name))}
-    precision = rank_runnable(store, model, options)[0].precision
-    return [one for one in list_suitable(model, precision) if one not in done]
+    precision = selection.rank_runnable(store, model, options)[0].precision
+    return [one for one in selection.list_suitable(model, precision) if one not in done]
 
 
 class Measuring(Thread):
@@ -126,7 +119,7 @@ class Measuring(Thread):
             if list_unmeasured(self.store, model, self.options):
                 stoppable = partial(calibrate, stop=self.stopping)
                 found = measure_all(self.store, model, self.options, calibrate=stoppable)
-                self.on_end(rank(found, self.options.objective))
+                self.on_end(selection.rank(found, self.options.objective))
 
 
 def room_for_another(model: StoredModel) -> bool:
