@@ -18,10 +18,9 @@ from chatapp.server.openai_shapes import (
     Choice,
     Part,
     Requested,
+    describe_figures,
     describe_head,
-    describe_timings,
     describe_tokens,
-    describe_usage,
     read_content,
 )
 from chatapp.server.protocol import EVENTS, Call, Json, event
@@ -215,7 +214,7 @@ async def chat_events(stream: Stream, head: Json, body: ChatRequest, *, usage: b
         if said or logprobs or reason:
             yield event(chunk(head, delta.index, said, reason, logprobs))
     if usage:
-        yield event({**head, "choices": [], "usage": describe_usage(stream), "timings": describe_timings(stream)})
+        yield event({**head, "choices": [], **describe_figures(stream)})
     yield DONE
 
 
@@ -243,7 +242,7 @@ async def gather_chat(stream: Stream, head: Json, body: ChatRequest) -> Json:
             message["reasoning_content"] = one.thinking
         logprobs = describe_tokens(stream, one.tokens) if body.logprobs else None
         told.append({"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason})
-    return {**head, "choices": told, "usage": describe_usage(stream), "timings": describe_timings(stream)}
+    return {**head, "choices": told, **describe_figures(stream)}
 
 
 def describe_call(call: ToolCall) -> dict[str, Any]:

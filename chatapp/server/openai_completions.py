@@ -12,10 +12,9 @@ from chatapp.server.openai_shapes import (
     DONE,
     Choice,
     Requested,
+    describe_figures,
     describe_head,
     describe_spelled,
-    describe_timings,
-    describe_usage,
 )
 from chatapp.server.protocol import EVENTS, Call, Json, event
 from chatapp.server.refusals import Refusal, unsupported
@@ -86,7 +85,7 @@ async def completion_events(stream: Stream, head: Json, body: CompletionRequest)
             choice = {"index": delta.index, "text": text, "logprobs": logprobs, "finish_reason": delta.finish_reason}
             yield event({**head, "choices": [choice]})
     if body.stream_options and body.stream_options.include_usage:
-        yield event({**head, "choices": [], "usage": describe_usage(stream), "timings": describe_timings(stream)})
+        yield event({**head, "choices": [], **describe_figures(stream)})
     yield DONE
 
 
@@ -105,4 +104,4 @@ async def gather_completion(stream: Stream, head: Json, body: CompletionRequest)
         }
         for index, one in enumerate(choices)
     ]
-    return {**head, "choices": told, "usage": describe_usage(stream), "timings": describe_timings(stream)}
+    return {**head, "choices": told, **describe_figures(stream)}

@@ -99,15 +99,16 @@ def describe_head(prefix: str, kind: str, stream: Stream) -> dict[str, Any]:  # 
     return {**head, "model": stream.model, "system_fingerprint": FINGERPRINT}
 
 
-def describe_usage(stream: Stream) -> Json:
-    """The tokens of a request."""
-    return {
+def describe_figures(stream: Stream) -> Json:
+    """The tokens of a request, and how long it took."""
+    usage = {
         "prompt_tokens": stream.prompt_tokens,
         "completion_tokens": stream.completion_tokens,
         "total_tokens": stream.prompt_tokens + stream.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": stream.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": stream.thinking_tokens},
     }
+    return {"usage": usage, "timings": describe_timings(stream)}
 
 
 def describe_timings(stream: Stream) -> Json:
