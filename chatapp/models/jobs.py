@@ -286,7 +286,7 @@ def read_progress(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any:
     event = facts.get("event")
     if event in ("plan", "progress"):
         done, size = max(job.done, int(facts["there" if event == "plan" else "done"])), int(facts["size"])
-        found = {"done": done, "size": size, "share": compute_share(done, size)}
+        found = {"done": done, "size": size, "share": min(1.0, done / size) if size else 0.0}
         if event == "plan":
             return {**found, "note": "", "facts": facts}
         far = {"rate": float(facts["rate"]), "seconds_left": facts["seconds_left"]}
@@ -298,11 +298,6 @@ def read_progress(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any:
         phase, share = str(facts["step"]), max(before, min(1.0, float(facts["share"])))
         return {"phase": phase, "share": share, "rate": 0.0, "seconds_left": None, "note": ""}
     return {}
-
-
-def compute_share(done: int, size: int) -> float:
-    """Compute the share of bytes that is here."""
-    return min(1.0, done / size) if size else 0.0
 
 
 def explain_failure(last: str, code: int) -> str:

@@ -54,7 +54,8 @@ class Ollama(Dialect):
         return RemoteModel(
             name,
             chosen or next((length for length in lengths if length), 0),
-            can_chat="template" not in found or has_template(found),
+            # What lies beyond the bare prompt makes a model answer.
+            can_chat="template" not in found or text_in(found, "template").strip() not in ("", "{{ .Prompt }}"),
             can_infill="insert" in abilities,
             thinking_choices=(EFFORTS if measured else (False, True)) if "thinking" in abilities else (),
             knows_tools="tools" in abilities,
@@ -113,8 +114,3 @@ class Ollama(Dialect):
                 prefill=spent / 1e9 if spent is not None else None,
             )
             yield Said(finish_reason=reason, counts=counts, is_last=True)
-
-
-def has_template(found: Json) -> bool:
-    """Whether a model has a template beyond the bare prompt, which is what makes it answer."""
-    return text_in(found, "template").strip() not in ("", "{{ .Prompt }}")

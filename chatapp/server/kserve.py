@@ -181,7 +181,8 @@ def read_tensors(tensors: Iterable[Tensor], rest: bytes) -> dict[str, list[Any]]
     for tensor in tensors:
         size = (tensor.parameters or {}).get("binary_data_size")
         if size is None:
-            found[tensor.name] = flatten(tensor.data or [])
+            rows = [one if isinstance(one, list) else [one] for one in tensor.data or ()]  # nested at most twice
+            found[tensor.name] = [value for row in rows for value in row]
             continue
         if not isinstance(size, int) or not 0 <= size <= len(rest):
             raise Refusal(400, f"{tensor.name[:60]} has no such binary_data_size", param="binary_data_size")
@@ -189,11 +190,6 @@ def read_tensors(tensors: Iterable[Tensor], rest: bytes) -> dict[str, list[Any]]
     if rest:
         raise Refusal(400, "there are bytes that belong to no tensor", param="binary_data_size")
     return found
-
-
-def flatten(values: list[Any]) -> list[Any]:
-    """The values of a tensor that may be nested, which is at most twice."""
-    return [one for value in values for one in (value if isinstance(value, list) else [value])]
 
 
 def unpack(tensor: Tensor, content: bytes) -> list[Any]:
