@@ -214,9 +214,6 @@ class Clusters:
     def provide(self, store: Store, version: Version, shared: str = "") -> StoredModel:
         return self.workspace.open_store().get("tiny")
 
-    def hear(self, *told: Any) -> Version | None:
-        return self.ledger.hear(*told)
-
     def count_replicas(self, version: Version) -> dict[str, int]:
         return {"running": len(self.replicas.replicas)}
 
@@ -283,7 +280,7 @@ async def test_a_gateway_is_heard_of_while_it_fetches_a_version_and_tells_once_w
     gateway: tuple[Served, Gateway, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, one, cluster = gateway
-    heard, told, hear, old = list[object](), list[str](), cluster.hear, one.workspace.version
+    heard, told, hear, old = list[object](), list[str](), cluster.ledger.hear, one.workspace.version
     long = threading.Event()
 
     def note(*given: Any) -> Any:
@@ -297,7 +294,7 @@ async def test_a_gateway_is_heard_of_while_it_fetches_a_version_and_tells_once_w
         raise OSError("the disk is full")
 
     monkeypatch.setattr("chatapp.deploy.ray.gateway.LOOKING", 0.01)
-    one.tell, cluster.hear, cluster.provide = told.append, note, provide
+    one.tell, cluster.ledger.hear, cluster.provide = told.append, note, provide
     assert old
     cluster.ledger.promote(replace(old, placement=Placement("onnx", "cpu", "int8")))
     await one.look()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ray
 from ray import serve
@@ -64,7 +64,7 @@ class RayReplicas:
 class NodeSource:
     """Another node of the cluster that has the files of a version."""
 
-    def __init__(self, ledger: Any, digest: str, node: str, folder: str):
+    def __init__(self, ledger: Ledger, digest: str, node: str, folder: str):
         self._ledger, self._digest, self._node, self._folder = ledger, digest, node, folder
         self.name = f"node {node[:8]}"
 
@@ -83,7 +83,8 @@ class NodeSource:
 
     def close(self, good: bool) -> None:
         """Tell the ledger that the other node has time again."""
-        self._ledger.release.remote(self._digest, self._node, here(), good)
+        with suppress(RayError):  # the ledger is away
+            self._ledger.release(self._digest, self._node, here(), good)
 
 
 def here() -> str:
@@ -91,7 +92,17 @@ def here() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
-def open_ledger() -> Any:  # Any: an actor of Ray's
+class SharedLedger:
+    """The ledger, as all of the cluster call it: its methods run where it is kept, and what they give is waited for."""
+
+    def __init__(self, actor: Any):  # Any: of Ray's
+        self._actor = actor
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return lambda *given: ray.get(getattr(self._actor, method).remote(*given))
+
+
+def open_ledger() -> Ledger:
     """What all of the cluster know, on its head."""
     head = {"node:__internal_head__": 0.001}
     kept = ray.remote(Ledger).options(
@@ -103,16 +114,16 @@ def open_ledger() -> Any:  # Any: an actor of Ray's
         max_restarts=-1,
         resources=head,
     )
-    return kept.remote()
+    return cast(Ledger, SharedLedger(kept.remote()))  # it has all methods of that
 
 
-def find_sources(ledger: Any, version: Version, shared: str) -> Find:  # Any: an actor of Ray's
+def find_sources(ledger: Ledger, version: Version, shared: str) -> Find:
     """How a source of a version's files is found: the shared folder, or another node."""
 
     def find() -> Source | None:
         if shared:
             return FolderSource(Path(shared) / version.stored)
-        found = ray.get(ledger.claim.remote(version.digest, here()))
+        found = ledger.claim(version.digest, here())
         return NodeSource(ledger, version.digest, *found) if found else None
 
     return find
@@ -132,7 +143,7 @@ class RayReplica(Replica):
         options = PlacementOptions(place.backend, place.device, place.precision)
         engine: Any = workspace.open_model(model.name, options).engine  # Any: a local one, as this workspace opens it
         super().__init__(engine)
-        ray.get(ledger.have.remote(version.digest, here(), str(model.folder)))
+        ledger.have(version.digest, here(), str(model.folder))
 
 
 class Cluster:
@@ -162,7 +173,7 @@ class Cluster:
 
     def offer(self, version: Version, folder: Path) -> None:
         """Tell the others that this node has the files of a version."""
-        ray.get(self.ledger.have.remote(version.digest, here(), str(folder)))
+        self.ledger.have(version.digest, here(), str(folder))
 
     def provide(self, store: Store, version: Version, shared: str = "") -> Any:
         """The model of a version in the store of this node, as `fetching.provide`."""
@@ -208,34 +219,11 @@ class Cluster:
         """The replicas of a version."""
         return RayReplicas(version)
 
-    def promote(self, version: Version) -> None:
-        """From now on, requests for the version's name go to it."""
-        ray.get(self.ledger.promote.remote(version))
-
-    def current(self, name: str) -> Version | None:
-        """The version to which requests for a name go."""
-        found: Version | None = ray.get(self.ledger.current.remote(name))
-        return found
-
-    def names(self) -> list[str]:
-        """The models that are deployed."""
-        found: list[str] = ray.get(self.ledger.names.remote())
-        return found
-
-    def forget(self, name: str) -> None:
-        """From now on, nobody is to use the model of a name."""
-        ray.get(self.ledger.forget.remote(name))
-
-    def hear(self, gateway: str, name: str, digest: str, streams: Mapping[str, int]) -> Version | None:
-        """Tell what a gateway does; the version that is current."""
-        found: Version | None = ray.get(self.ledger.hear.remote(gateway, name, digest, streams))
-        return found
-
     def retire(self, version: Version, patience: float) -> None:
         """End the replicas of a version, once no gateway has used them for a while, or at last."""
         end, unused = time.monotonic() + patience, 0
         while time.monotonic() < end and unused < UNUSED:
-            used = ray.get(self.ledger.count_streams.remote(version.name, version.digest))
+            used = self.ledger.count_streams(version.name, version.digest)
             unused = 0 if used else unused + 1
             time.sleep(0.5)
         with suppress(RayError, RayServeException):

@@ -158,7 +158,8 @@ class Gateway:
     async def _hear(self, version: Version) -> Version | None:
         """Tell the cluster which version this gateway uses; the one that is current."""
         streams = self.count_streams()
-        return await in_thread(lambda: self.cluster.hear(self.id, self.workspace.name, version.digest, streams))
+        hear, name = self.cluster.ledger.hear, self.workspace.name
+        return await in_thread(lambda: hear(self.id, name, version.digest, streams))
 
     def _say(self, line: str) -> None:
         """Tell something that has changed: what fails is tried again every second."""

@@ -66,12 +66,12 @@ def share(shared: Path, version: Version, model: StoredModel) -> None:
 
 def roll(cluster: Cluster, version: Version, model: StoredModel, plan: Plan) -> None:
     """Start a version beside the one before, give it the requests, and end that one when its answers have ended."""
-    before = cluster.current(version.name)
+    before = cluster.ledger.current(version.name)
     if not plan.shared:
         cluster.offer(version, model.folder)
     cluster.deploy(version, plan)
     tell(f"{version.name} is ready: version {version.digest[:12]}")
-    cluster.promote(version)
+    cluster.ledger.promote(version)
     if before and before.digest != version.digest:
         tell(f"{version.name} was version {before.digest[:12]}: what it is writing may end first")
         cluster.retire(before, plan.drain)
@@ -82,8 +82,8 @@ def answer(workspace: Workspace, cluster: Cluster, name: str, settings: ServerSe
     """Answer requests until told to end."""
     from chatapp.deploy.ray.gateway import SPOKEN, DeployedWorkspace, Gateway
 
-    if not (version := cluster.current(name)):
-        known = ", ".join(cluster.names()) or "nothing"
+    if not (version := cluster.ledger.current(name)):
+        known = ", ".join(cluster.ledger.names()) or "nothing"
         raise InputError(f"no model called {name!r} is deployed there; what is: {known}")
     gateway = Gateway(DeployedWorkspace(workspace, name), settings, cluster, shared, tell)
     gateway.take(version)
@@ -98,9 +98,9 @@ def remove(workspace: Workspace, name: str, address: str, patience: float) -> in
 
     cluster = Cluster(address)
     try:
-        if not (version := cluster.current(name)):
+        if not (version := cluster.ledger.current(name)):
             raise InputError(f"no model called {name!r} is deployed there")
-        cluster.forget(name)
+        cluster.ledger.forget(name)
         cluster.retire(version, patience)
     finally:
         cluster.close()
