@@ -151,11 +151,7 @@ def find_server(home: Path, options: PlacementOptions, model: StoredModel) -> tu
 
 
 def open_served(
-    home: Path,
-    store: Store,
-    model: StoredModel,
-    options: PlacementOptions,
-    open_here: Callable[[], EngineContract],
+    home: Path, store: Store, model: StoredModel, options: PlacementOptions, open_here: Callable[[], EngineContract]
 ) -> ServedEngine | None:
     """A model of the user's running server; None where there is none, or it says nothing of the model."""
     if not (found := find_server(home, options, model)):

@@ -239,7 +239,7 @@ async def apply_template(call: Call, body: TemplateAsked) -> None:
 async def tell_health(call: Call, body: None) -> None:
     """Whether the server answers, which it does not while its first model is opened."""
     models = call.service.models
-    if models.loading and not models.open:
+    if models.opening.locked() and not models.open:
         error = {"code": 503, "message": "Loading model", "type": "unavailable_error"}
         await call.send_json({"error": error}, 503, [(b"retry-after", b"1")])
     else:

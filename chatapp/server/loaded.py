@@ -92,10 +92,9 @@ class LoadedModels:
         self.default = settings.models[0] if settings.models else workspace.read_settings().model
         self.budget = settings.memory or round(SHARE * fit.memory())
         self.open: dict[str, LoadedModel] = {}
-        self.loading: set[str] = set()
         self.loads = 0
         self._gaps: dict[str, str] = {}
-        self._turn = asyncio.Lock()
+        self.opening = asyncio.Lock()
         """One model is opened at a time: the memory of two cannot be foreseen."""
         self._timer: asyncio.TimerHandle | None = None
 
@@ -167,13 +166,9 @@ class LoadedModels:
     async def _open(self, name: str) -> LoadedModel:
         resolved = name if name in self.open else await in_thread(lambda: self.resolve(name))
         if resolved not in self.open:
-            async with self._turn:
+            async with self.opening:
                 if resolved not in self.open:  # another who waited may have opened it
-                    self.loading.add(resolved)
-                    try:
-                        self.open[resolved] = await self._load(resolved)
-                    finally:
-                        self.loading.discard(resolved)
+                    self.open[resolved] = await self._load(resolved)
         self.open[resolved] = loaded = self.open.pop(resolved)
         return loaded
 

@@ -8,14 +8,7 @@ from pydantic import Field
 
 from chatapp.server.asks import Gap, Texts
 from chatapp.server.bodies import given
-from chatapp.server.openai_shapes import (
-    DONE,
-    Choice,
-    Requested,
-    describe_figures,
-    describe_head,
-    describe_spelled,
-)
+from chatapp.server.openai_shapes import DONE, Choice, Requested, describe_figures, describe_head, describe_spelled
 from chatapp.server.protocol import EVENTS, Call, Json, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream

@@ -209,9 +209,9 @@ def test_an_open_model_answers_while_another_is_opened(tmp_path: Path, checkpoin
         served.post(CHAT, model="builtin", messages=HELLO)
         asking = threading.Thread(target=served.post, args=(CHAT,), kwargs={"model": "tiny", "messages": HELLO})
         asking.start()
-        until(lambda: served.service.models.loading)
+        until(served.service.models.opening.locked)
         assert served.post(CHAT, model="builtin", messages=HELLO).status_code == 200
-        assert served.service.models.loading == {"tiny"}
+        assert served.service.models.opening.locked() and "tiny" not in served.service.models.open
         go.set()
         asking.join()
         assert [*served.service.models.open] == ["builtin", "tiny"]
