@@ -1,8 +1,7 @@
 """Export a model to a folder of its own, whole or not at all, and check what was exported."""
 
-import os
+import secrets
 import shutil
-import tempfile
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -39,13 +38,12 @@ def export(
     check_empty(folder)
     target.refuse(source, options)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        unfinished = folder.parent / f".{folder.name}-{secrets.token_hex(4)}"
+        unfinished.mkdir(parents=True)
     except OSError as error:
         raise ExportError(f"{folder} cannot be written ({error.strerror}); choose another folder") from error
     try:
         target.write(source, unfinished, options, on_progress)
-        unfinished.chmod(0o777 & ~current_umask())
         if folder.exists():
             folder.rmdir()
         unfinished.rename(folder)
@@ -68,10 +66,3 @@ def check(source: Source, target: Target, folder: Path, options: Any) -> list[Fi
     if not folder.is_dir():
         raise ExportError(f"there is no folder {folder}")
     return target.check(source, folder, options)
-
-
-def current_umask() -> int:
-    """The permissions that new files of this process lack."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
