@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator
-from functools import partial
+from collections.abc import AsyncIterator
 from typing import Any
 
-from chatapp.generation import Delta
 from chatapp.generation.engine import Engine
 from chatapp.generation.proxy import describe, draw, look
 from chatapp.generation.wire import Json, read_options, write_delta
@@ -26,7 +24,8 @@ class Replica:
 
         A list ends with tokens where it has text: then it is known of which tokens all text was told.
         """
-        drawing, group = Drawing(partial(self._begin, asked)), list[Any]()
+        drawing = Drawing(lambda: draw(self.engine, asked, read_options(asked["options"])))
+        group = list[Any]()
         try:
             async for delta in drawing:
                 group.append(write_delta(delta))
@@ -40,9 +39,6 @@ class Replica:
         finally:
             drawing.close()
             await drawing.ended.wait()
-
-    def _begin(self, asked: Json) -> Generator[Delta, None, None]:
-        return draw(self.engine, asked, read_options(asked["options"]))
 
     async def look(self, asked: Json) -> Any:
         """What the engine tells without writing, or why that is refused."""
