@@ -14,10 +14,11 @@ from pydantic import Field
 from chatapp.generation import Message, Token, ToolCall
 from chatapp.generation.text.thinking import THINK
 from chatapp.generation.text.tools import Toolbox
-from chatapp.server import ollama_models, page
+from chatapp.server import ollama_models
 from chatapp.server.asks import Ask, Conversation, Gap, Texts
 from chatapp.server.bodies import Body, SampledBody, given, read_mirostat
 from chatapp.server.ollama_models import Named
+from chatapp.server.page import read_page
 from chatapp.server.protocol import LINES, Call, Endpoint, Json, Protocol, line
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
@@ -303,9 +304,10 @@ def now() -> str:
 
 async def say_hello(call: Call, body: None) -> None:
     """What clients look for to see whether Ollama runs; to a browser, the page."""
-    if page.is_wanted(call):
-        return await page.send_page(call)
-    await call.send_bytes(b"Ollama is running", "text/plain; charset=utf-8")
+    if "text/html" not in call.sent.get("accept", ""):
+        return await call.send_bytes(b"Ollama is running", "text/plain; charset=utf-8")
+    content, headers = read_page()
+    await call.send_bytes(content, "text/html; charset=utf-8", more=headers)
 
 
 async def tell_version(call: Call, body: None) -> None:

@@ -80,7 +80,7 @@ async def hello(call: Call, body: Hello) -> None:
 
 async def ask(call: Call, body: Asked) -> None:
     """Call the engine."""
-    own, sent = call.service.own, dict(call.scope["headers"]).get(b"x-chatapp-token", b"").decode("latin-1")
+    own, sent = call.service.own, call.sent.get("x-chatapp-token", "")
     if not own or not matches(sent, own.token):
         raise Refusal(401, "only programs of this server's user may ask here", code="invalid_api_key")
     if body.call in ("chat", "complete", "infill"):

@@ -8,7 +8,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from chatapp.server.protocol import Call, Headers
+from chatapp.server.protocol import Headers
 
 FILE = Path(__file__).with_name("page.html")
 POLICY = (
@@ -37,14 +37,3 @@ def digest(content: bytes, name: str) -> str:
     """The digest of the one element of this name, as a policy names it."""
     (found,) = re.findall(rf"<{name}>(.*?)</{name}>".encode(), content, re.DOTALL)
     return f"'sha256-{base64.b64encode(hashlib.sha256(found).digest()).decode()}'"
-
-
-def is_wanted(call: Call) -> bool:
-    """Whether a browser asks, and no program that looks whether Ollama runs."""
-    return b"text/html" in dict(call.scope["headers"]).get(b"accept", b"")
-
-
-async def send_page(call: Call) -> None:
-    """Send the page."""
-    content, headers = read_page()
-    await call.send_bytes(content, "text/html; charset=utf-8", more=headers)
