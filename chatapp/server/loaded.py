@@ -47,17 +47,11 @@ class LoadedModel:
     """When it was last asked, by the monotonic clock."""
 
     def __post_init__(self) -> None:
-        self.completer = Completer(self.opened.engine)
+        self.engine: Engine = self.opened.engine
+        self.name = self.opened.name
+        self.completer = Completer(self.engine)
         self.completing = Lock()
         """Held by the one who asks for offers."""
-
-    @property
-    def engine(self) -> Engine:
-        return self.opened.engine
-
-    @property
-    def name(self) -> str:
-        return self.opened.name
 
     @property
     def seconds_left(self) -> float:

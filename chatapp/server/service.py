@@ -32,7 +32,7 @@ class Stream:
     """The deltas of one request; the first has come."""
 
     def __init__(self, loaded: LoadedModel, deltas: AsyncIterator[Delta], first: Delta, queued: float):
-        self.loaded, self._deltas, self._first = loaded, deltas, first
+        self.model, self.engine, self._deltas, self._first = loaded.name, loaded.engine, deltas, first
         self.queued = queued
         """Seconds until there was a place and the model was open."""
         self.began = time.perf_counter()
@@ -58,14 +58,6 @@ class Stream:
         if tokenizer and tokenizer.whole(token.id) is None and token.id not in tokenizer.hidden:
             return [*(tokenizer.bytes_of(token.id) or token.text.encode())]
         return [*token.text.encode()]
-
-    @property
-    def model(self) -> str:
-        return self.loaded.name
-
-    @property
-    def engine(self) -> Engine:
-        return self.loaded.engine
 
     @property
     def prompt_tokens(self) -> int:
