@@ -39,10 +39,10 @@ class Refusal(UserError):
         return Refusal(self.status, message, param=other or None, code=self.code, retry_after=self.retry_after)
 
 
-def unknown_model(name: str, hint: str = "") -> Refusal:
+def unknown_model(name: str, hint: str) -> Refusal:
     """The refusal of a name that no model has."""
     shown = name if len(name) <= 100 else f"{name[:100]}..."
-    return Refusal(404, f"there is no model {shown!r}{hint and f'; {hint}'}", param="model", code="model_not_found")
+    return Refusal(404, f"there is no model {shown!r}; {hint}", param="model", code="model_not_found")
 
 
 def unsupported(name: str, why: str) -> Refusal:

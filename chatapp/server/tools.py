@@ -23,10 +23,6 @@ class Function(Body):
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
-    def read(self) -> tools.Function:
-        """The function, as models are offered it."""
-        return tools.Function(self.name, self.description, self.parameters)
-
 
 class Tool(Body):
     """A function, as OpenAI and Ollama offer it."""
@@ -55,7 +51,7 @@ def join_name(namespace: str | None, name: str | None) -> str:
 
 def choose_tools(offered: Sequence[Function], choice: Choice | str, *, parallel: bool = True) -> Toolbox:
     """What is left of some functions by a choice, which may be the name of one of them."""
-    functions = [one.read() for one in offered]
+    functions = [tools.Function(one.name, one.description, one.parameters) for one in offered]
     if not functions and choice not in ("auto", "none"):
         raise unsupported("tool_choice", "there are no tools to choose from")
     if choice == "none" or not functions:
