@@ -1,7 +1,5 @@
 """A model that the user's own server has open already: asked there, so that it is not loaded twice."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

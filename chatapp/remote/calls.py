@@ -1,7 +1,5 @@
 """Calls of functions, as servers tell them: offered under names that all of them take, gathered from their parts."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """KServe's second protocol with its generate extension, as Triton speaks it: a text goes in, and goes on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 

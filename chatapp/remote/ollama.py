@@ -1,7 +1,5 @@
 """Ollama's own protocol: lines of JSON, of which the last says that it is done."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from chatapp.generation import FinishReason, GenerationError, Message, Options

@@ -1,7 +1,5 @@
 """OpenAI's protocol, as OpenAI, vLLM, llama-server, LM Studio, OVMS and chatapp itself speak it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """What the engine needs of a protocol: requests from messages and options, what events say, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, Protocol

@@ -1,7 +1,5 @@
 """What servers say as JSON, read with care: they may say anything."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What the server tells of itself: its figures for Prometheus, and its endpoints as OpenAPI describes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

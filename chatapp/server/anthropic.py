@@ -1,7 +1,5 @@
 """Anthropic's protocol: messages, and how many tokens they are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The ASGI application: guarded, each endpoint's body read and checked, its client watched, its refusals formed."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 import traceback

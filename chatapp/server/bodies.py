@@ -1,7 +1,5 @@
 """Bodies of requests: JSON, checked to the letter; what nobody knows is refused by its name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar

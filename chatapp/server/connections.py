@@ -1,7 +1,5 @@
 """Connections: patience with slow heads has an end, and so has the number of connections."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from contextlib import suppress

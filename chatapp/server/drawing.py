@@ -1,7 +1,5 @@
 """The thread that draws a generator, for an event loop that waits for what it gives."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator

@@ -1,7 +1,5 @@
 """Gaps that a client has put into a prompt by itself, in the spelling of some model: they are filled as any other."""
 
-from __future__ import annotations
-
 FORMS = (
     ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
     ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),

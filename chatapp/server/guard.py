@@ -1,7 +1,5 @@
 """Who may ask: hosts, origins and keys, looked at before anything of a request is read."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress

@@ -1,7 +1,5 @@
 """llama.cpp's `/infill`, as llama.vim and llama.vscode ask it: what `chatapp complete` offers for a place in code."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """KServe's protocol, version 2, over REST, with Triton's extensions: binary tensors, generate and generate_stream."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import AsyncIterator, Iterable, Mapping

@@ -1,7 +1,5 @@
 """llama.cpp's protocol: completion, tokens, templates, properties; `/infill` is in `infill.py`."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence

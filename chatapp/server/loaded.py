@@ -1,7 +1,5 @@
 """The models that are open: each is opened when it is asked for, kept for a while, and closed where memory is short."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import time

@@ -1,7 +1,5 @@
 """Ollama's protocol: chat and generate; what it tells and does about models is in `ollama_models.py`."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

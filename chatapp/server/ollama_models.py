@@ -1,7 +1,5 @@
 """What Ollama's protocol tells of models, and does with them: tags, show, ps, pull, copy, delete."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping

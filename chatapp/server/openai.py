@@ -1,7 +1,5 @@
 """OpenAI's protocol: its endpoints, the models that it lists, and what it has for embeddings, which is refused."""
 
-from __future__ import annotations
-
 from chatapp.server.bodies import Anything
 from chatapp.server.loaded import date
 from chatapp.server.openai_chat import ChatRequest, chat

@@ -1,7 +1,5 @@
 """OpenAI's chat completions: conversations, answered as a whole or in chunks."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """OpenAI's completions: texts to go on with, and gaps to fill."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """What OpenAI's endpoints have in common: fields of requests, figures of answers, the form of errors."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from typing import Any

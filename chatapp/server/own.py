@@ -1,7 +1,5 @@
 """What chatapp's own programs ask the server of their user: the engine's contract, for who has its token."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Literal

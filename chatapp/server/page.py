@@ -1,7 +1,5 @@
 """The page at `/`, for people without a terminal: one file that fetches nothing from anywhere else."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """A protocol and its endpoints, and what an endpoint is given to answer one request."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager

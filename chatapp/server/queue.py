@@ -1,7 +1,5 @@
 """Places for requests: a bounded queue, shared out fairly between clients."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Responses that later requests go on from: in memory, while the server runs, the oldest forgotten first."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

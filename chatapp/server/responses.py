@@ -1,7 +1,5 @@
 """OpenAI's responses: the same conversations as items, and as typed events."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,7 +1,5 @@
 """Which endpoint of which protocol a path belongs to."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What all protocols draw on: a request gets a place and a model, and its deltas come as they are written."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator

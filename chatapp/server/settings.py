@@ -1,7 +1,5 @@
 """What the server is told when it is started: where it listens, who may ask, and how much."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run the server until it is told to end; then what is being answered may end first."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

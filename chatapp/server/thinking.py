@@ -1,7 +1,5 @@
 """What a model thinks, as clients are told it: in a field of its own, without the marks."""
 
-from __future__ import annotations
-
 from chatapp.generation import Delta, ToolCall
 from chatapp.generation.text.thinking import EFFORTS, MARKS, Think
 from chatapp.generation.text.tools import OPENERS, Listener, Toolbox, overlap

@@ -1,7 +1,5 @@
 """Functions that a client offers to the model, as protocols write them, and which of them it chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """All that is Ray's: the cluster, the replicas of a version, the ledger that all share, and files of other nodes."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The engine of a model that replicas compute: where one is lost in the middle of an answer, another goes on."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Callable, Generator

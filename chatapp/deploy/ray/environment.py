@@ -1,7 +1,5 @@
 """What Ray reads before it starts: that it tells nobody how it is used, and whose token lets nodes in."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

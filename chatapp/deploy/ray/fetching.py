@@ -1,7 +1,5 @@
 """The files of a version, fetched once for each node and believed by their digests only."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What all of a cluster know: which version is current, which gateway uses which, and which nodes have its files."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What is to be deployed, where, and by how many replicas."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """A replica: a model that is open on a node, and what it says to gateways."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from typing import Any
 

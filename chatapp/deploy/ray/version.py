@@ -1,7 +1,5 @@
 """What is deployed: the files of a model by their digests, and where and how they run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import asdict, dataclass
