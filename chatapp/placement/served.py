@@ -25,6 +25,7 @@ from chatapp.remote.errors import RemoteError
 from chatapp.settings import running
 from model_store import Store, StoredModel
 
+Open = Callable[[], EngineContract]
 SMALL = 30_000_000
 """Weights up to which a model is opened here all the same: that is sooner done than a server asked."""
 
@@ -35,14 +36,7 @@ class ServedEngine(ProxyEngine):
     Where the server has ended, the model is opened here, and goes on.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        token: str,
-        store: Store,
-        model: StoredModel,
-        open_here: Callable[[], EngineContract],
-    ) -> None:
+    def __init__(self, connection: Connection, token: str, store: Store, model: StoredModel, open_here: Open) -> None:
         """`open_here` opens the model in this process."""
         start = perf_counter()
         self._connection, self._token, self._name, self._open_here = connection, token, model.name, open_here
@@ -149,7 +143,7 @@ def find_server(home: Path, options: PlacementOptions, model: StoredModel) -> tu
 
 
 def open_served(
-    home: Path, store: Store, model: StoredModel, options: PlacementOptions, open_here: Callable[[], EngineContract]
+    home: Path, store: Store, model: StoredModel, options: PlacementOptions, open_here: Open
 ) -> ServedEngine | None:
     """A model of the user's running server; None where there is none, or it says nothing of the model."""
     if not (found := find_server(home, options, model)):

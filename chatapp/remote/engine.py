@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from chatapp.generation.decoding.lines import Line
     from chatapp.generation.decoding.preview import Distribution
 
+Deltas = Generator[Delta, None, None]
 BYTES_PER_TOKEN = 4.0
 """Of English text, until a server has counted."""
 AROUND = 4
@@ -145,9 +146,7 @@ class RemoteEngine:
 
     # Asking
 
-    def chat(
-        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
-    ) -> Generator[Delta, None, None]:
+    def chat(self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()) -> Deltas:
         """The assistant's reply to a conversation, or what follows where it has `begun`."""
         if not self.can_chat:
             raise GenerationError(f"{self.model.name} continues text there, and cannot hold a conversation")
@@ -162,7 +161,7 @@ class RemoteEngine:
         deltas = self._stream(request, options, sent, beginning, thinks=True)
         return self._explain_tools(deltas) if options.tools else deltas
 
-    def _explain_tools(self, deltas: Generator[Delta, None, None]) -> Generator[Delta, None, None]:
+    def _explain_tools(self, deltas: Deltas) -> Deltas:
         """A reply to a request with tools; a server that refuses it because of them tells what to do."""
         try:
             yield from deltas
@@ -171,7 +170,7 @@ class RemoteEngine:
                 raise
             raise Refused(f"{error}; {HINT}", error.status, error.said) from error
 
-    def complete(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
+    def complete(self, text: str | Sequence[int], options: Options) -> Deltas:
         """What may follow a text, or the tokens that say it."""
         text = text if isinstance(text, str) else self.text_of(text)
         if not text:
@@ -180,9 +179,7 @@ class RemoteEngine:
         request = self.dialect.complete(self.model.name, text, options)
         return self._stream(request, options, len(text.encode(errors="replace")))
 
-    def infill(
-        self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
-    ) -> Generator[Delta, None, None]:
+    def infill(self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None) -> Deltas:
         """What may stand between two texts: 64 tokens if the options do not say how many.
 
         Where the server cannot see what stands behind, or nothing does, it goes on with the prefix.
@@ -195,9 +192,7 @@ class RemoteEngine:
         sent = len(f"{prefix}{suffix}".encode(errors="replace"))
         return self._or_go_on(self._stream(request, options, sent), prefix, options)
 
-    def _or_go_on(
-        self, deltas: Generator[Delta, None, None], prefix: str, options: Options
-    ) -> Generator[Delta, None, None]:
+    def _or_go_on(self, deltas: Deltas, prefix: str, options: Options) -> Deltas:
         """What fills a gap; what follows the prefix, where the server now says that this model cannot."""
         try:
             yield from deltas
@@ -256,7 +251,7 @@ class RemoteEngine:
 
     def _stream(
         self, request: Request, options: Options, sent: int, begun: str = "", *, thinks: bool = False
-    ) -> Generator[Delta, None, None]:
+    ) -> Deltas:
         """The deltas of a request; where the server answers only once at a time, of one request for each completion."""
         started = perf_counter()
         stream = Stream(started, started, sent)
@@ -278,7 +273,7 @@ class RemoteEngine:
                 holder["seed"] += 1
         return request
 
-    def _round(self, request: Request, stream: Stream, rows: list[Row], place: int) -> Generator[Delta, None, None]:
+    def _round(self, request: Request, stream: Stream, rows: list[Row], place: int) -> Deltas:
         """The deltas of one request, up to the mark of its end; RemoteError where that is missing."""
         ended, quiet = False, 0
         stream.last = perf_counter()
@@ -316,7 +311,7 @@ class RemoteEngine:
             said = str(error)
         raise RemoteError(self.connection.without_key(said))  # the server may say anything, also in the one above
 
-    def _tell(self, stream: Stream, row: Row, said: Said, arrived: float) -> Generator[Delta, None, None]:
+    def _tell(self, stream: Stream, row: Row, said: Said, arrived: float) -> Deltas:
         """The deltas for what was said of one completion."""
         text = said.text
         if row.channels and said.channel == "thinking" and not row.thinks:
@@ -357,7 +352,7 @@ class RemoteEngine:
             for place, token in enumerate(said.tokens)
         )
 
-    def _end(self, stream: Stream, options: Options) -> Generator[Delta, None, None]:
+    def _end(self, stream: Stream, options: Options) -> Deltas:
         """The last delta of each completion; the summary comes with the last."""
         rows = list(stream.rows.values())
         for row in rows:
