@@ -5,10 +5,9 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from chatapp.server import about, anthropic, kserve, llamacpp, ollama, openai, own, responses
-from chatapp.server.bodies import parse
+from chatapp.server.bodies import Body, parse
 from chatapp.server.guard import SAFE, Guard, name_client
 from chatapp.server.protocol import Call, Endpoint, Protocol, Receive, Scope, Send
 from chatapp.server.refusals import Refusal, explain
@@ -98,9 +97,7 @@ class App:
         return 200
 
 
-async def while_there(
-    endpoint: Endpoint, call: Call, body: Any, receive: Receive
-) -> None:  # Any: of the endpoint's kind
+async def while_there(endpoint: Endpoint, call: Call, body: Body | None, receive: Receive) -> None:
     """Let an endpoint answer; where the client leaves before, end it."""
     answering = asyncio.ensure_future(endpoint.handle(call, body))
     leaving = asyncio.ensure_future(wait_for_leaving(receive))

@@ -107,9 +107,7 @@ async def complete(call: Call, body: CompletionAsked) -> None:
             await call.send_json(picked[0] if len(picked) == 1 else picked)
 
 
-async def tell(
-    stream: Stream, body: CompletionAsked, reasons: list[tuple[str, str]]
-) -> AsyncIterator[dict[str, Any]]:  # Any: JSON
+async def tell(stream: Stream, body: CompletionAsked, reasons: list[tuple[str, str]]) -> AsyncIterator[Json]:
     """The events of an answer: each has `content` and `stop`, the last its figures.
 
     `reasons` come to say why each text ended, and at which stop word.
@@ -143,13 +141,11 @@ async def tell(
     }
 
 
-async def gather(
-    told: AsyncIterator[dict[str, Any]], reasons: Sequence[tuple[str, str]]
-) -> list[dict[str, Any]]:  # Any: JSON
+async def gather(told: AsyncIterator[Json], reasons: Sequence[tuple[str, str]]) -> list[Json]:
     """The answers as a whole."""
     events = [one async for one in told]
     last = events.pop()
-    found = []
+    found = list[Json]()
     for index, (reason, word) in enumerate(reasons):
         own = [one for one in events if one["index"] == index]
         whole = {**last, "index": index, "stop_type": reason, "stopping_word": word}

@@ -25,6 +25,8 @@ from chatapp.text.units import size
 from chatapp.workspace import Opened, Workspace
 from model_store import StoredModel, fit
 
+Tell = Callable[[str], object]
+"""Writes a line into the log."""
 FOREVER = float("inf")
 SHARE = 0.6
 """Of this machine's memory, what models may take unless it is said."""
@@ -73,13 +75,7 @@ def date(stored: StoredModel) -> datetime:
 class LoadedModels:
     """The open models by name, the one that was asked last at the end."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        settings: ServerSettings,
-        placement: PlacementOptions | None,
-        tell: Callable[[str], object],
-    ):
+    def __init__(self, workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None, tell: Tell):
         self.workspace, self.settings, self.placement, self.tell = workspace, settings, placement, tell
         self.default = settings.models[0] if settings.models else workspace.read_settings().model
         self.budget = settings.memory or round(SHARE * fit.memory())

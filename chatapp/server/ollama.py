@@ -210,9 +210,7 @@ def say(name: str, text: str, *, chat: bool, done: bool = False, **more: Any) ->
     return {"model": name, "created_at": now(), **said, "done": done}
 
 
-async def tell(
-    stream: Stream, body: Asked, parts: Parts, started: float, *, chat: bool
-) -> AsyncIterator[dict[str, Any]]:
+async def tell(stream: Stream, body: Asked, parts: Parts, started: float, *, chat: bool) -> AsyncIterator[Json]:
     """The lines of an answer; the last one has its figures."""
     reason, name = "stop", body.name_given or stream.model
     async for delta in stream:
@@ -251,7 +249,7 @@ def describe_figures(stream: Stream, started: float) -> Json:
     }
 
 
-def gather(lines: list[dict[str, Any]], *, chat: bool) -> Json:
+def gather(lines: list[Json], *, chat: bool) -> Json:
     """An answer as a whole."""
     *parts, last = lines
     holders, name = ([part["message"] for part in parts], "content") if chat else (parts, "response")

@@ -224,7 +224,7 @@ async def respond(call: Call, body: ResponseAsked) -> None:
         if body.stream:
             await call.send_stream(EVENTS, (event(one, one["type"]) async for one in telling))
             return
-        last: dict[str, Any] = {}
+        last: Json = {}
         async for one in telling:
             last = one
     await call.send_json(last["response"])
@@ -269,9 +269,7 @@ async def forget(call: Call, _: None) -> None:
     await call.send_json({"id": name, "object": "response", "deleted": True})
 
 
-async def tell(
-    stream: Stream, body: ResponseAsked, keep: Callable[[dict[str, Any]], None]
-) -> AsyncIterator[dict[str, Any]]:
+async def tell(stream: Stream, body: ResponseAsked, keep: Callable[[dict[str, Any]], None]) -> AsyncIterator[Json]:
     """The events of an answer; the last one has all of it, which is kept."""
     number, whole, grown = count(), describe(stream, body), list[Growing]()
 

@@ -13,7 +13,7 @@ from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server.asks import Ask
 from chatapp.server.drawing import Drawing, Wakeups
-from chatapp.server.loaded import LoadedModel, LoadedModels
+from chatapp.server.loaded import LoadedModel, LoadedModels, Tell
 from chatapp.server.metrics import Metrics
 from chatapp.server.queue import FairQueue
 from chatapp.server.refusals import UNPROCESSABLE, Refusal
@@ -73,14 +73,7 @@ class Stream:
 class Service:
     """The models of one user behind a fair queue; belongs to the event loop that asks it first."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        settings: ServerSettings,
-        placement: PlacementOptions | None = None,
-        tell: Callable[[str], object] = lambda line: None,
-    ):
-        """`tell` is given a line for the log."""
+    def __init__(self, workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None, tell: Tell):
         self.workspace, self.settings, self.tell = workspace, settings, tell
         self.own: RunningServer | None = None
         """What its user's other programs read of it, where it is shared with them."""

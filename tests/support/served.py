@@ -90,7 +90,7 @@ def serving(workspace: Workspace, **settings: Any) -> Iterator[Served]:
 def running(workspace: Workspace, settings: ServerSettings) -> AbstractContextManager[Served]:
     """A server that ends with the block."""
     said: list[str] = []
-    return serving_with(Service(workspace, settings, tell=said.append), said=said)
+    return serving_with(Service(workspace, settings, None, said.append), said=said)
 
 
 @contextmanager

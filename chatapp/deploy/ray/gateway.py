@@ -16,7 +16,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from chatapp.deploy.ray.engine import DeployedEngine, Replicas
 from chatapp.deploy.ray.version import Version
 from chatapp.server import anthropic, openai, responses
-from chatapp.server.loaded import LoadedModel
+from chatapp.server.loaded import LoadedModel, Tell
 from chatapp.server.service import Service
 from chatapp.server.settings import ServerSettings
 from chatapp.text.threads import in_thread
@@ -96,12 +96,7 @@ class Gateway:
     """A server in front of a cluster: it follows the current version, and tells what it uses."""
 
     def __init__(
-        self,
-        workspace: DeployedWorkspace,
-        settings: ServerSettings,
-        cluster: Cluster,
-        shared: str,
-        tell: Callable[[str], object],
+        self, workspace: DeployedWorkspace, settings: ServerSettings, cluster: Cluster, shared: str, tell: Tell
     ):
         self.workspace, self.cluster, self.shared, self.tell = workspace, cluster, shared, tell
         self.id = secrets.token_hex(8)
