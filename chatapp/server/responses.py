@@ -24,6 +24,8 @@ from chatapp.server.thinking import Parts, read_effort
 from chatapp.server.tools import Function, choose_tools, join_name
 
 IGNORED = "Metadata; not looked at."
+Keep = Callable[[dict[str, Any], Message], None]
+"""Is given a response, and what the model said in it, without its thinking."""
 
 
 class Item(Body):
@@ -188,17 +190,6 @@ def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Messag
     return said
 
 
-def read_output(output: Sequence[Json]) -> Message:
-    """What the model said in a response, as a message of the conversation; what it thought is left out."""
-    text = "".join(part["text"] for one in output if one["type"] == "message" for part in one["content"])
-    calls = [
-        ToolCall(join_name(one.get("namespace"), one["name"]), one["arguments"], one["call_id"])
-        for one in output
-        if one["type"] == "function_call"
-    ]
-    return Message("assistant", text, tuple(calls))
-
-
 def owner(call: Call) -> str:
     """Whose responses a client sees: its key's, or everybody's where none is needed."""
     return call.client if call.service.settings.keys else ""
@@ -215,9 +206,9 @@ async def respond(call: Call, body: ResponseAsked) -> None:
     """Answer a conversation."""
     stored, client, said = call.service.responses, owner(call), read_said(call, body)
 
-    def keep(response: dict[str, Any]) -> None:
+    def keep(response: dict[str, Any], answer: Message) -> None:
         if body.store is not False:
-            stored.add(StoredResponse(client, [*said, read_output(response["output"])], response))
+            stored.add(StoredResponse(client, [*said, answer], response))
 
     async with call.answer(body.model, body.read(said)) as stream:
         telling = tell(stream, body, keep)
@@ -269,7 +260,7 @@ async def forget(call: Call, _: None) -> None:
     await call.send_json({"id": name, "object": "response", "deleted": True})
 
 
-async def tell(stream: Stream, body: ResponseAsked, keep: Callable[[dict[str, Any]], None]) -> AsyncIterator[Json]:
+async def tell(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator[Json]:
     """The events of an answer; the last one has all of it, which is kept."""
     number, whole, grown = count(), describe(stream, body), list[Growing]()
 
@@ -308,7 +299,8 @@ async def tell(stream: Stream, body: ResponseAsked, keep: Callable[[dict[str, An
     status = "incomplete" if cut else "completed"
     details = {"reason": "max_output_tokens"} if cut else None
     whole |= {"status": status, "incomplete_details": details, "output": output, "usage": describe_usage(stream)}
-    keep(whole)
+    answer = "".join(one.text for one in grown if one.kind == "message")
+    keep(whole, Message("assistant", answer, tuple(parts.calls.get(0, ()))))
     yield say(f"response.{status}", response=whole)
 
 
