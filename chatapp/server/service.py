@@ -33,7 +33,6 @@ class Stream:
         self.model, self.engine, self._deltas, self._first = loaded.name, loaded.engine, deltas, first
         self.queued = queued
         """Seconds until there was a place and the model was open."""
-        self.began = time.perf_counter()
         self.usages: list[Usage] = []
         """One for each prompt, as it ends."""
         self.thinking_tokens = 0
