@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,9 +56,7 @@ def measure_all(
                         record.add(store, model, fresh)
         if options.precision:  # who names a precision gets it, right or wrong
             return every
-        judged = [
-            replace(one, failure=one.failure or selection.find_rejection(store, model, one.placement)) for one in every
-        ]
+        judged = selection.judge(store, model, every)
         if any(not one.failure for one in judged):
             break
     return judged

@@ -48,7 +48,7 @@ def rank_runnable(store: Store, model: StoredModel, options: PlacementOptions) -
         suitable = list_suitable(model, precision, options.device)
         found = [one for one in known if one.placement in suitable]
         if not options.precision:  # who names one gets it, right or wrong
-            found = [replace(one, failure=one.failure or find_rejection(store, model, one.placement)) for one in found]
+            found = judge(store, model, found)
         judged += found
         untried = [one for one in suitable if one not in {tried.placement for tried in found}]
         untried = [one for one in untried if options.precision or not find_rejection(store, model, one)]
@@ -108,6 +108,11 @@ def list_suitable(model: StoredModel, precision: str, device: str | None = None)
 def list_precisions(model: StoredModel, options: PlacementOptions) -> list[str]:
     """The precisions that may be chosen, in this order."""
     return [options.precision] if options.precision else list(dict.fromkeys((model.precision, *LESS_ROUNDED)))
+
+
+def judge(store: Store, model: StoredModel, found: list[Measurement]) -> list[Measurement]:
+    """The measurements, as failed where `chatapp verify` has found the logits wrong."""
+    return [replace(one, failure=one.failure or find_rejection(store, model, one.placement)) for one in found]
 
 
 def find_rejection(store: Store, model: StoredModel, placement: Placement) -> str | None:
