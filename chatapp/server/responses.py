@@ -295,9 +295,7 @@ async def tell(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator
         yield say("response.function_call_arguments.done", **place, name=item["name"], arguments=called.arguments)
         yield say("response.output_item.done", output_index=len(output), item=item)
         output.append(item)
-    cut = reason == "length"
-    status = "incomplete" if cut else "completed"
-    details = {"reason": "max_output_tokens"} if cut else None
+    status, details = ("incomplete", {"reason": "max_output_tokens"}) if reason == "length" else ("completed", None)
     whole |= {"status": status, "incomplete_details": details, "output": output, "usage": describe_usage(stream)}
     answer = "".join(one.text for one in grown if one.kind == "message")
     keep(whole, Message("assistant", answer, tuple(parts.calls.get(0, ()))))
