@@ -72,9 +72,6 @@ def describe_version(store: Store, model: StoredModel, options: PlacementOptions
 
 def describe_file(folder: Path, path: Path) -> File:
     """A file of a checkpoint, read to its end for its digest."""
-    known, size = hashlib.sha256(), 0
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            known.update(piece)
-            size += len(piece)
-    return File(path.relative_to(folder).as_posix(), size, known.hexdigest())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return File(path.relative_to(folder).as_posix(), path.stat().st_size, digest)

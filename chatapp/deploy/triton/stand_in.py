@@ -5,11 +5,11 @@ must be beside them. It has the ensembles, the Python backend with decoupled mod
 as an export uses them; shapes and types are compared with config.pbtxt, as the server does.
 """
 
-import importlib.util
 import json
 import os
 import queue
 import re
+import runpy
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -239,11 +239,7 @@ def compare(model: str, wanted: Sequence[Config], given: Mapping[str, np.ndarray
 
 def load_python(folder: Path, config: Config) -> Any:
     """A Python model."""
-    spec = importlib.util.spec_from_file_location(f"{folder.name}_model", folder / "1" / "model.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    model = module.TritonPythonModel()
+    model = runpy.run_path(str(folder / "1" / "model.py"))["TritonPythonModel"]()
     parameters = {
         one["key"][0]: {"string_value": one["value"][0]["string_value"][0]} for one in config.get("parameters", ())
     }
