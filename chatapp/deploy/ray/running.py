@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,16 +29,13 @@ def deploy(workspace: Workspace, plan: Plan, settings: ServerSettings, placement
     environment.prepare(workspace.home, plan.address)
     from chatapp.deploy.ray.cluster import Cluster
 
-    cluster = Cluster(plan.address)
-    tell(f"Ray is at {cluster.address}")
-    try:
+    with closing(Cluster(plan.address)) as cluster:
+        tell(f"Ray is at {cluster.address}")
         name = described[0].name if described else plan.name
         if described:
             roll(cluster, *described, plan)
         if plan.answers:
             answer(workspace, cluster, name, settings, plan.shared)
-    finally:
-        cluster.close()
     return 0
 
 
@@ -96,14 +94,11 @@ def remove(workspace: Workspace, name: str, address: str, patience: float) -> in
     environment.prepare(workspace.home, address)
     from chatapp.deploy.ray.cluster import Cluster
 
-    cluster = Cluster(address)
-    try:
+    with closing(Cluster(address)) as cluster:
         if not (version := cluster.ledger.current(name)):
             raise InputError(f"no model called {name!r} is deployed there")
         cluster.ledger.forget(name)
         cluster.retire(version, patience)
-    finally:
-        cluster.close()
     return 0
 
 
