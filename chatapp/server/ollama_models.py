@@ -10,7 +10,7 @@ from chatapp.generation.text.chat_template import mentions_tools
 from chatapp.generation.text.thinking import find_choices
 from chatapp.server.bodies import Anything, Body
 from chatapp.server.drawing import Drawing
-from chatapp.server.loaded import date
+from chatapp.server.loaded import LoadedModels, date
 from chatapp.server.protocol import LINES, Call, Endpoint, Json, line, refuse_embedding
 from chatapp.server.refusals import Refusal, unsupported
 from model_store import StoredModel, StoreError
@@ -61,8 +61,8 @@ class Copied(Body):
 
 async def list_tags(call: Call, body: None) -> None:
     """The models that are here."""
-    models = await call.service.work(call.service.models.list)
-    await call.send_json({"models": await call.service.work(lambda: [describe(one) for one in models])})
+    models = await call.service.work(lambda: [describe(one) for one in call.service.models.list()])
+    await call.send_json({"models": models})
 
 
 def describe(stored: StoredModel) -> dict[str, Any]:
@@ -101,13 +101,13 @@ def describe_details(stored: StoredModel) -> Json:
 
 async def show(call: Call, body: Shown) -> None:
     """Everything about a model."""
-    stored = await call.service.work(lambda: call.service.models.find(body.name_given))
-    await call.send_json(await call.service.work(lambda: describe_fully(call, stored)))
+    await call.send_json(await call.service.work(lambda: describe_fully(call.service.models, body.name_given)))
 
 
-def describe_fully(call: Call, stored: StoredModel) -> Json:
+def describe_fully(models: LoadedModels, name: str) -> Json:
     """What clients look at before they talk to a model: what it can do, and how long its context is."""
-    source, gap = chat_template(stored.folder) if stored.chats else None, call.service.models.find_gap(stored)
+    stored = models.find(name)
+    source, gap = chat_template(stored.folder) if stored.chats else None, models.find_gap(stored)
     prompt = source or "{{ .Prompt }}"
     template = f"{{{{- if .Suffix }}}}{gap}{{{{ else }}}}{prompt}{{{{ end }}}}" if gap else prompt
     family = stored.family
