@@ -1,7 +1,7 @@
 """llama.cpp's `/infill`, as llama.vim and llama.vscode ask it: what `chatapp complete` offers for a place in code."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from chatapp.server.protocol import EVENTS, Call, Json, event
 from chatapp.server.refusals import Refusal, unsupported
 
 HOW = "How to run; not looked at."
-Picked = Mapping[str, Any]  # Any: JSON
 
 
 class Extra(Body):
@@ -156,7 +155,7 @@ async def draw(call: Call, body: InfillAsked) -> None:
     await call.send_json(picked if len(picked) > 1 else picked[0])
 
 
-def pick(answer: Picked, fields: list[str] | None) -> Json:
+def pick(answer: Json, fields: list[str] | None) -> Json:
     """The fields that a client wants, `timings/prompt_n` for one within another; without a wish, all."""
     if fields is None:
         return answer

@@ -92,8 +92,6 @@ async def complete(call: Call, body: CompletionAsked) -> None:
     if body.n_predict == 0:
         raise unsupported("n_predict", "must be 1 or more, or -1 for no limit")
     prompts = read_prompts(body.prompt)
-    if not all(prompts):
-        raise Refusal(400, "prompt is empty; write something for the model to continue", param="prompt")
     if len(prompts) > 1 and body.stream:
         raise unsupported("stream", "goes with one prompt")
     reasons = [("limit", "")] * len(prompts)

@@ -34,19 +34,18 @@ async def complete(call: Call, body: CompletionRequest) -> None:
 
 
 def read_prompts(prompt: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:
-    """The prompts, of which there may be one that stands alone."""
-    if isinstance(prompt, str):
-        return [prompt]
-    if all(isinstance(one, int) for one in prompt):
-        return [[one for one in prompt if isinstance(one, int)]]
-    return [one for one in prompt if not isinstance(one, int)]
+    """The prompts, of which there may be one that stands alone; Refusal where one is empty."""
+    alone = prompt if isinstance(prompt, str) else [one for one in prompt if isinstance(one, int)]
+    several = [] if isinstance(prompt, str) else [one for one in prompt if not isinstance(one, int)]
+    found = several or [alone]
+    if not all(found):
+        raise Refusal(400, "prompt is empty; write something for the model to continue", param="prompt")
+    return found
 
 
 def read_completion(body: CompletionRequest) -> Texts | Gap:
     """What is asked for."""
     prompts = read_prompts(body.prompt)
-    if not all(prompts):
-        raise Refusal(400, "prompt is empty; write something for the model to continue", param="prompt")
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise unsupported("best_of", "must be as n is, or left out")
     if body.echo and (body.logprobs is not None or not isinstance(prompts[0], str)):
