@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
 from backends import Placement, Session
@@ -53,7 +52,10 @@ def calibrate(
     request: dict[str, object] = {"roots": roots, "model": model, "placement": asdict(placement)}
     request |= {"reference": str(reference) if reference else "", "gives_way": stop is not None}
 
-    ask = partial(hear, placement, command, json.dumps(request), on_progress=on_progress, patience=patience, stop=stop)
+    def ask() -> Measurement:
+        child = Child(command, json.dumps(request))
+        return hear(placement, child, on_progress=on_progress, patience=patience, stop=stop)
+
     found = ask()
     if found.lowering and not found.failure:  # the memory that this took must not count as the model's
         lowering, found = found.lowering, ask()
@@ -64,13 +66,7 @@ def calibrate(
 
 
 def hear(
-    placement: Placement,
-    command: Sequence[str],
-    request: str,
-    *,
-    on_progress: Progress | None,
-    patience: float,
-    stop: threading.Event | None,
+    placement: Placement, child: Child, *, on_progress: Progress | None, patience: float, stop: threading.Event | None
 ) -> Measurement:
     """What a child process says of a placement, or how it ended."""
     sign = time.monotonic()
@@ -80,7 +76,7 @@ def hear(
             return "stopped"
         return "hung" if time.monotonic() > sign + patience else ""
 
-    with Child(command, request) as child, Watch(child.process, look, TICK) as watch:
+    with child, Watch(child.process, look, TICK) as watch:
         for line in child.lines():
             sign = time.monotonic()
             message = parse(line)
