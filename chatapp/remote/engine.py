@@ -65,7 +65,7 @@ class Stream:
     last: float
     sent: int
     """Bytes of the prompt."""
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
     time_to_first_token: float = 0.0
     counts: Counts = Counts()
@@ -259,9 +259,9 @@ class RemoteEngine:
         try:
             for place in range(rounds):
                 numbers = [place] if rounds > 1 else list(range(options.n))
-                rows = {index: Row(index, begun, Channels() if thinks else None, Calls(names)) for index in numbers}
-                stream.rows |= rows
-                yield from self._round(self._nth(request, place), stream, list(rows.values()), place)
+                rows = [Row(index, begun, Channels() if thinks else None, Calls(names)) for index in numbers]
+                stream.rows += rows
+                yield from self._round(self._nth(request, place), stream, rows, place)
             yield from self._end(stream, options)
         finally:
             self.last_usage = self._sum_up(stream, options)
@@ -354,15 +354,14 @@ class RemoteEngine:
 
     def _end(self, stream: Stream, options: Options) -> Deltas:
         """The last delta of each completion; the summary comes with the last."""
-        rows = list(stream.rows.values())
-        for row in rows:
+        for row in stream.rows:
             if row.channels:
                 held = row.channels.add(THINK[1]) if row.thinks else []
                 for channel, text in [*held, *row.channels.flush()]:
                     yield Delta(text, row.index, (), None, NO_TIME, None, channel)
             if calls := row.calls.spell():
                 yield Delta(calls, row.index, (), None, NO_TIME, None)
-            usage = self._sum_up(stream, options) if row is rows[-1] else None
+            usage = self._sum_up(stream, options) if row is stream.rows[-1] else None
             yield Delta("", row.index, (), row.finish_reason or "stop", NO_TIME, usage)
 
     def _sum_up(self, stream: Stream, options: Options) -> Usage:
@@ -371,7 +370,7 @@ class RemoteEngine:
         if counts.prompt and stream.sent > 256:
             self._bytes_per_token = min(16.0, max(1.0, stream.sent / counts.prompt))
         spent = sum(latencies)
-        arrived = sum(row.tokens for row in stream.rows.values())
+        arrived = sum(row.tokens for row in stream.rows)
         return Usage(
             prompt_tokens=counts.prompt if counts.prompt is not None else round(stream.sent / self._bytes_per_token),
             cached_tokens=counts.cached or 0,
