@@ -55,11 +55,6 @@ class Heard:
         """Tokens of all completions."""
         return sum(map(len, self.tokens.values()))
 
-    @property
-    def again(self) -> bool:
-        """Whether it was told before what comes now."""
-        return any(self._tokens.get(index, 0) < len(tokens) for index, tokens in self.tokens.items())
-
     def begin(self) -> None:
         """Another replica begins."""
         self._tokens, self._text = {}, {}
@@ -74,7 +69,8 @@ class Heard:
         old = known[said : said + len(ids)]
         if ids[: len(old)] != old:
             raise Diverged
-        nothing_new = not ids and self.again
+        # What is said now was told before, and more than it.
+        again = any(self._tokens.get(one, 0) < len(tokens) for one, tokens in self.tokens.items())
         known += ids[len(old) :]
         self._tokens[index] = said + len(ids)
         begun, told = self._text.get(index, 0), self.text.get(index, 0)
@@ -83,7 +79,7 @@ class Heard:
         self.text[index] = max(told, self._text[index])
         if delta.finish_reason:
             self.finished.add(index)
-        elif not text and (nothing_new or old and len(old) == len(ids)):
+        elif not text and (again if not ids else len(old) == len(ids)):
             return None
         return replace(delta, text=text, tokens=delta.tokens[len(old) :])
 
