@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -127,13 +127,8 @@ async def generate(call: Call, body: GenerateAsked) -> None:
 async def generate_stream(call: Call, body: GenerateAsked) -> None:
     """Go on with a text, part by part."""
     async with call.answer(call.path_part("model"), body.read()) as stream:
-
-        async def tell() -> AsyncIterator[bytes]:
-            async for delta in stream:
-                if delta.text:
-                    yield event(describe(stream.model, body.id, delta.text))
-
-        await call.send_stream(EVENTS, tell())
+        told = (event(describe(stream.model, body.id, delta.text)) async for delta in stream if delta.text)
+        await call.send_stream(EVENTS, told)
 
 
 def describe(model: str, id: str | None, text: str) -> Json:
