@@ -19,7 +19,7 @@ from model_store.hub import manifest
 from model_store.hub.catalog import Entry, catalog
 from model_store.hub.partial import count_arrived
 from model_store.location import CHECKPOINTS, MANIFEST, Location
-from model_store.locks import Owner, working_on
+from model_store.locks import working_on
 from model_store.models import usual_precision
 from model_store.store import read_model
 
@@ -217,18 +217,13 @@ def describe_unfinished(root: Path, folder: Path, this: Machine) -> ListedModel:
     source = f"{facts.get('repository')}" + (f"@{facts['revision']}" if facts.get("revision") else "")
     size = sum(file.size for file in files)
     done = sum(count_arrived(folder, file) for file in files)
-    owner = working_on(Location(root, name))
     share = done / size if size else 0.0
     row = describe_offered(entry, this) if entry else ListedModel(name, "absent", "hub", source)
-    state: State = "elsewhere" if owner else "stopped"
-    changed = {"state": state, "size": size, "share": share, "licence": str(facts.get("licence") or row.licence)}
-    return ListedModel(**{**vars(row), **changed, "note": explain_owner(owner) if owner else ""})
-
-
-def explain_owner(owner: Owner) -> str:
-    """Say what another process does with a model."""
-    done = f", {owner.step} {owner.share:.0%}" if owner.step else ""
-    return f"process {owner.pid} on {owner.host} is {owner.what}{done}"
+    row = replace(row, state="stopped", size=size, share=share, licence=str(facts.get("licence") or row.licence))
+    if not (owner := working_on(Location(root, name))):
+        return row
+    step = f", {owner.step} {owner.share:.0%}" if owner.step else ""
+    return replace(row, state="elsewhere", note=f"process {owner.pid} on {owner.host} is {owner.what}{step}")
 
 
 def describe_offered(entry: Entry, this: Machine) -> ListedModel:

@@ -219,9 +219,8 @@ class Jobs:
         elif code:
             self.change(job, state="failed", result=explain_failure(last, code), **ended)
         else:
-            self.change(
-                job, state="done", share=1.0, result=describe_result(job.kind, facts, said), facts=facts, **ended
-            )
+            result = describe_result(job.kind, facts, said)
+            self.change(job, state="done", share=1.0, result=result, facts=facts, **ended)
 
     def fail(self, number: int, why: str) -> None:
         """Say that a job went wrong, unless it was cancelled."""
