@@ -7,7 +7,7 @@ from chatapp.generation import GenerationError, Message, Options
 from chatapp.remote.connection import Connection
 from chatapp.remote.openai import read_reason
 from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said, SaidToken
-from chatapp.remote.reading import as_number, count_in, object_in, parse_object, rows_in, text_in
+from chatapp.remote.reading import as_number, as_rows, count_in, object_in, parse_object, rows_in, text_in
 
 KNOBS = ("temperature", "top_k", "top_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
 
@@ -25,7 +25,7 @@ class KServe(Dialect):
 
     def list_models(self, connection: Connection) -> list[RemoteModel]:
         """The models of the server, where it has an index of them."""
-        rows = rows_in({"models": connection.find("//v2/repository/index", {})}, "models") or ()
+        rows = as_rows(connection.find("//v2/repository/index", {})) or ()
         ready = [text_in(row, "name") for row in rows if row.get("state") in (None, "", "READY")]
         return [RemoteModel(name, can_chat=False) for name in ready if name]
 

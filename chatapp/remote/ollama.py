@@ -9,7 +9,7 @@ from chatapp.remote.connection import Connection
 from chatapp.remote.errors import RemoteError
 from chatapp.remote.openai import read_calls, read_logprobs
 from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said, describe_messages
-from chatapp.remote.reading import Json, count_in, object_in, parse_object, rows_in, text_in
+from chatapp.remote.reading import Json, as_object, count_in, object_in, parse_object, rows_in, text_in
 
 KNOBS = {
     **{name: name for name in ("temperature", "top_k", "top_p", "min_p", "typical_p")},
@@ -41,7 +41,7 @@ class Ollama(Dialect):
 
     def find_model(self, connection: Connection, name: str) -> RemoteModel:
         """What the server tells about a model."""
-        found = object_in({"model": connection.ask("/api/show", {"model": name})}, "model")
+        found = as_object(connection.ask("/api/show", {"model": name}))
         listed = found.get("capabilities")
         abilities = listed if isinstance(listed, list) else []
         facts = object_in(found, "model_info")

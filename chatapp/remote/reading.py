@@ -31,7 +31,7 @@ def text_in(found: Mapping[str, Any], *names: str) -> str:  # Any: JSON
 def count_in(found: object, *names: str) -> int | None:
     """The whole number that these names lead to; None where there is none."""
     for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
+        found = as_object(found).get(name)
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
 
 
@@ -40,13 +40,21 @@ def as_number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+def as_object(value: object) -> Json:
+    """A value, where it is an object; an empty one of all others."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_rows(value: object) -> list[Json] | None:
+    """The objects in a value that is a list; None of all others."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else None
+
+
 def object_in(found: object, name: str) -> Json:
     """The object with this name; an empty one where there is none."""
-    value = found.get(name) if isinstance(found, dict) else None
-    return value if isinstance(value, dict) else {}
+    return as_object(as_object(found).get(name))
 
 
 def rows_in(found: object, name: str) -> list[Json] | None:
     """The objects in the list with this name; None where there is no list."""
-    value = found.get(name) if isinstance(found, dict) else None
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else None
+    return as_rows(as_object(found).get(name))
