@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from backends import Placement
 from chatapp.generation.contract import UNKNOWN_CONTEXT
@@ -25,7 +25,6 @@ from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said
 
 if TYPE_CHECKING:
     from chatapp.generation.decoding.lines import Line
-    from chatapp.generation.decoding.preview import Distribution
 
 Deltas = Generator[Delta, None, None]
 BYTES_PER_TOKEN = 4.0
@@ -228,21 +227,11 @@ class RemoteEngine:
         text = said.partition("\n")[0]
         return [Line(text, (self._number(text),), logprob)] if text.strip() else []
 
-    def score_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        texts: Sequence[str],
-        around: Surroundings | None = None,
-        *,
-        wanted: Callable[[], bool] = lambda: True,
-    ) -> list[float] | None:
+    def score_lines(self, *texts: object, **more: object) -> list[float] | None:
         """Nothing: no server tells how likely a text is without writing it."""
         return None
 
-    def next_token(
-        self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True, *, file_start: bool = False
-    ) -> Distribution | None:
+    def next_token(self, *prompt: object, **more: object) -> NoReturn:
         """Refused: servers tell no logits, and nothing is sent before its user sends it."""
         host = self.connection.remote.host
         raise GenerationError(f"{host} cannot tell what may come next before it is asked; a model on this machine can")
