@@ -119,6 +119,11 @@ def given(**options: object) -> dict[str, Any]:  # Any: each has its own type, w
     return {name: value for name, value in options.items() if value is not None}
 
 
+def unless_negative(value: int | None) -> int | None:
+    """A number, which clients of llama.cpp and Ollama send below 0 where they want none."""
+    return value if value is not None and value >= 0 else None
+
+
 def read_bias(bias: Mapping[str, float] | None) -> dict[int, float] | None:
     """The biases of tokens, whose ids are texts in JSON."""
     if bias is None:

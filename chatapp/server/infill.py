@@ -9,7 +9,7 @@ from pydantic import Field
 
 from chatapp.completion.place import AFTER, BEFORE, OpenFile, Place
 from chatapp.server.asks import Gap
-from chatapp.server.bodies import Body, SampledBody, given, read_stop
+from chatapp.server.bodies import Body, SampledBody, given, read_stop, unless_negative
 from chatapp.server.loaded import LoadedModel
 from chatapp.server.openai_shapes import describe_timings, spell_timings
 from chatapp.server.protocol import EVENTS, Call, Json, event
@@ -130,9 +130,8 @@ async def draw(call: Call, body: InfillAsked) -> None:
     """Answer with a text that is drawn."""
     if (body.n_cmpl or 1) > 1 and body.stream:
         raise unsupported("stream", "goes with one completion")
-    most = body.n_predict if body.n_predict is not None and body.n_predict > 0 else None
-    seed = body.seed if body.seed is not None and body.seed >= 0 else None
-    options = body.knobs() | given(max_tokens=most, n=body.n_cmpl, seed=seed, stop=read_stop(body.stop or None))
+    most, seed, stop = unless_negative(body.n_predict), unless_negative(body.seed), read_stop(body.stop or None)
+    options = body.knobs() | given(max_tokens=most, n=body.n_cmpl, seed=seed, stop=stop)
     place = body.place
     async with call.answer(body.model, Gap(place.prefix, place.suffix, options)) as stream:
         texts = [""] * (body.n_cmpl or 1)

@@ -13,7 +13,7 @@ from chatapp.generation import Engine, Token
 from chatapp.generation.delta import Alternative
 from chatapp.server import infill
 from chatapp.server.asks import Texts, check_local, check_tokens
-from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_mirostat, read_stop
+from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_mirostat, read_stop, unless_negative
 from chatapp.server.openai_chat import ChatMessage, read_messages
 from chatapp.server.openai_completions import read_prompts
 from chatapp.server.openai_shapes import describe_timings
@@ -59,11 +59,10 @@ class CompletionAsked(SampledBody):
             raise unsupported("ignore_eos", "forbid the token of the end with logit_bias")
         if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
             raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
-        most = self.n_predict if self.n_predict is not None else self.max_tokens
         return {**read_mirostat(self.knobs(), self.mirostat)} | given(
-            max_tokens=most if most is not None and most >= 0 else None,
+            max_tokens=unless_negative(self.max_tokens if self.n_predict is None else self.n_predict),
             stop=read_stop(self.stop or None),
-            seed=self.seed if self.seed is not None and self.seed >= 0 else None,
+            seed=unless_negative(self.seed),
             typical_p=self.typ_p,
             repetition_penalty=self.repeat_penalty,
             logit_bias=read_pairs(self.logit_bias),

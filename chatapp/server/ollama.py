@@ -14,7 +14,7 @@ from chatapp.generation.text.thinking import THINK
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server import ollama_models
 from chatapp.server.asks import Ask, Conversation, Gap, Texts
-from chatapp.server.bodies import Body, SampledBody, given, read_mirostat
+from chatapp.server.bodies import Body, SampledBody, given, read_mirostat, read_stop, unless_negative
 from chatapp.server.ollama_models import Named
 from chatapp.server.page import read_page
 from chatapp.server.protocol import LINES, Call, Endpoint, Json, Protocol, line
@@ -64,9 +64,9 @@ class OllamaOptions(SampledBody):
             raise unsupported("mirostat", "must be 0 or 2")
         return {**read_mirostat(self.knobs("options."), self.mirostat or 0)} | given(
             repetition_penalty=self.repeat_penalty,
-            seed=self.seed if self.seed is not None and self.seed >= 0 else None,
-            stop=(self.stop,) if isinstance(self.stop, str) else None if self.stop is None else tuple(self.stop),
-            max_tokens=self.num_predict if self.num_predict is not None and self.num_predict >= 0 else None,
+            seed=unless_negative(self.seed),
+            stop=read_stop(self.stop),
+            max_tokens=unless_negative(self.num_predict),
         )
 
 
