@@ -22,8 +22,6 @@ LAYER = {
     "choice_bias": "layers.{}.mlp.expert_bias",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; every fourth layer sees everything, and has no positions, unless `layer_types` says which."""

@@ -31,8 +31,6 @@ SCALING: Config = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high
     original_max_position_embeddings=8192
 )
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

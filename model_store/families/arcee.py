@@ -11,8 +11,6 @@ LAYER = {name: source for name, source in llama.LAYER.items() if name != "gate_u
     "up_proj": "layers.{}.mlp.up_proj"
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

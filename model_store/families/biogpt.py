@@ -17,8 +17,6 @@ MODEL = {
 }
 LAYER = {name: source.replace("decoder.", "") for name, source in opt.LAYER.items()}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; its layer_norm_eps is not what the model was trained with, nor what transformers uses."""

@@ -18,5 +18,3 @@ def order_qkv(values: np.ndarray, attention: Attention) -> np.ndarray:
 
 UNUSED = (".attn.causal_mask", *gptj.UNUSED)
 LAYER = {**gptj.LAYER, "qkv_proj": ("h.{}.attn.qkv_proj", order_qkv, halve_rotary)}
-
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]

@@ -13,8 +13,6 @@ LAYER = {name: source for name, source in llama.LAYER.items() if name != "ffn_no
     "qkv_proj": (llama.LAYER["qkv_proj"], halve_rotary)
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

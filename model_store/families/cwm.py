@@ -7,8 +7,6 @@ from model_store.checkpoint.checkpoint import Config
 from model_store.families import llama, windows
 from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 SCALING: Config = {
     "rope_type": "llama3",
     "factor": 16.0,

@@ -107,8 +107,6 @@ LAYER = {
     **{name: glm4_moe.LAYER[name] for name in ("gate_up_proj", "down_proj")},
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

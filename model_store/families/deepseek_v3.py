@@ -10,8 +10,6 @@ from model_store.families.deepseek_v2 import MODEL, PREFIX, TIED
 UNUSED = (*deepseek_v2.UNUSED, "layers.61.*")
 LAYER = {**deepseek_v2.LAYER, "choice_bias": glm4_moe.LAYER["choice_bias"]}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; the layer behind the last one guesses tokens ahead, and is not read."""

@@ -11,8 +11,6 @@ from model_store.families.llama import MODEL, PREFIX, UNUSED
 TIED = True
 LAYER = {**llama.LAYER, "qkv_proj": (llama.LAYER["qkv_proj"], halve_rotary)}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

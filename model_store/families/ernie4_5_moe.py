@@ -26,8 +26,6 @@ LAYER = {
     "choice_bias": ("layers.{0}.mlp.moe_statics.e_score_correction_bias", flat),
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -14,8 +14,6 @@ LAYER = {name: source for name, source in llama.LAYER.items() if not name.endswi
     "post_ffn_norm": "layers.{}.post_feedforward_layernorm",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; every fourth layer sees everything, unless `layer_types` says which do."""

@@ -16,8 +16,6 @@ LAYER = {
     "ffn_norm": ("layers.{}.post_attention_layernorm", plus_one),
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; where it says gelu it means the one with tanh."""

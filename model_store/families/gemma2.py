@@ -15,8 +15,6 @@ LAYER = {
     "post_ffn_norm": ("layers.{}.post_feedforward_layernorm", plus_one),
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -17,8 +17,6 @@ DEFAULTS: Config = {
 }
 """What `text_config` leaves out."""
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read `text_config` of config.json; this model's logits are never capped."""

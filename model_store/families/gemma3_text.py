@@ -15,8 +15,6 @@ LAYER = {
     "k_norm": ("layers.{}.self_attn.k_norm", plus_one),
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; every sixth layer sees everything, unless `layer_types` says which do."""

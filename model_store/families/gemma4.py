@@ -8,8 +8,6 @@ from model_store.families.gemma4_text import LAYER, MODEL, TIED
 PREFIX = "model.language_model.", "language_model.model.", "language_model."
 UNUSED = (*gemma4_text.UNUSED, "vision_tower.*", "audio_tower.*", "embed_vision.*", "embed_audio.*")
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read `text_config` of config.json."""

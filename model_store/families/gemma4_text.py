@@ -69,8 +69,6 @@ DEFAULTS: Config = {
 }
 """What config.json may leave out."""
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; every sixth layer sees everything, unless `layer_types` says which do, and the last one."""

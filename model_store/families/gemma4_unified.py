@@ -9,8 +9,6 @@ UNUSED = (*gemma4.UNUSED, "vision_embedder.*")
 DEFAULTS: Config = {"max_position_embeddings": 262_144, "sliding_window": 1024, "hidden_size_per_layer_input": 0}
 """What `text_config` leaves out, otherwise than that of the others."""
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read `text_config` of config.json."""

@@ -15,8 +15,6 @@ LAYER = {
     "gate_up_proj": "layers.{}.mlp.gate_up_proj",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

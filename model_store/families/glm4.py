@@ -8,5 +8,3 @@ LAYER = {
     "post_attention_norm": "layers.{}.post_self_attn_layernorm",
     "post_ffn_norm": "layers.{}.post_mlp_layernorm",
 }
-
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]

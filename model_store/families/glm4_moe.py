@@ -22,8 +22,6 @@ LAYER = {
     "choice_bias": "layers.{0}.mlp.gate.e_score_correction_bias",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; layers behind the last one guess tokens ahead, and are not read."""

@@ -14,8 +14,6 @@ USUAL: Config = {
     "routed_scaling_factor": 1.8, "topk_group": 1, "v_head_dim": 256,
 }  # fmt: skip
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; the layer behind the last one guesses tokens ahead, and is not read."""

@@ -20,8 +20,6 @@ LAYER = {name: source if isinstance(source, str) else source[0] for name, source
     "qkv_proj": ("h.{}.attn.c_attn", split_qkv)
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -18,8 +18,6 @@ LAYER = {
     "down_proj": "h.{}.mlp.c_proj",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; `attention_types` is a list of (kinds, how often they repeat)."""

@@ -8,8 +8,6 @@ from model_store.families.gpt_neox import LAYER, MODEL, UNUSED
 PREFIX = "gpt_neox_japanese."
 TIED = True
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -31,8 +31,6 @@ SCALING: Config = {
 }  # fmt: skip
 """How positions are stretched where config.json does not say."""
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

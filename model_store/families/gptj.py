@@ -21,8 +21,6 @@ LAYER = {
     "down_proj": "h.{}.mlp.fc_out",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; how the scores are scaled and how fast the heads turn is the same for all models."""

@@ -12,8 +12,6 @@ TIED = True
 SINKS = {"sinks": "layers.{}.self_attn.sinks"}
 LAYER = {**llama.LAYER, **SINKS}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -14,8 +14,6 @@ LAYER = {
     "experts.down_proj": EXPERTS + ".down_proj[{1}]",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -61,8 +61,6 @@ LAYER = {
     **state_weights(STATE),
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; all layers keep states unless `layer_types` says which attend."""

@@ -13,8 +13,6 @@ LAYER = {
     "down_proj": "layers.{}.shared_mlp.output_linear",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -13,8 +13,6 @@ LAYER = {
     "k_norm": "layers.{}.self_attn.key_layernorm",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; its `alpha` stretches all turns, whatever the length of a text."""

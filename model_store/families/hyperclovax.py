@@ -14,8 +14,6 @@ LAYER = {
     "post_ffn_norm?": "layers.{}.post_norm2",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

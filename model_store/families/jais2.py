@@ -7,8 +7,6 @@ from model_store.checkpoint.checkpoint import Config
 from model_store.families import arcee
 from model_store.families.arcee import LAYER, MODEL, PREFIX, TIED, UNUSED
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -23,8 +23,6 @@ LAYER = {
     "down_proj": "layers.{}.feed_forward.w2",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; all layers attend, unless `layer_types` or `full_attn_idxs` says which do."""

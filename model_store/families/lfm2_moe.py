@@ -16,8 +16,6 @@ LAYER = {
     "experts.down_proj": f"{EXPERT}.w2",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

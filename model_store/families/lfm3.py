@@ -30,8 +30,6 @@ TURNS: Config = {
 }
 """What config.json may leave out of `rope_parameters`."""
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; half of the layers attend, every other one of these with a window, unless it says which do."""

@@ -10,8 +10,6 @@ from model_store.families.qwen3_moe import LAYER, MODEL, PREFIX, TIED
 
 UNUSED = (*llama.UNUSED, "mtp.*")
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; a layer that guesses tokens ahead (`mtp`) is not read."""

@@ -32,8 +32,6 @@ LAYER = {
     "q_proj": ("layers.{0}.self_attn.q_proj=layers.{0}.self_attn.q_b_proj", turn_halves),
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -7,8 +7,6 @@ from model_store.checkpoint.checkpoint import Config
 from model_store.families import llama, windows
 from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; where it names no layers, all have a window."""

@@ -11,8 +11,6 @@ SCALING: Config = dict(
     type="yarn", rope_theta=1_000_000.0, factor=16.0, original_max_position_embeddings=16_384
 ) | dict(mscale=1.0, mscale_all_dim=1.0)
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; the context ends where queries would begin to grow (`llama_4_scaling_beta`)."""

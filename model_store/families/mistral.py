@@ -7,8 +7,6 @@ from model_store.checkpoint.checkpoint import Config
 from model_store.families import llama
 from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; `sliding_window` is null from the second version on, and 4,096 where it is not mentioned."""

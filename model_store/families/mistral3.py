@@ -11,8 +11,6 @@ PREFIX = "language_model.model.", "model.language_model.", "language_model."
 TIED = True
 UNUSED = ("vision_tower.*", "multi_modal_projector.*", "model.vision_tower.*", "model.multi_modal_projector.*")
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read `text_config` of config.json."""

@@ -7,8 +7,6 @@ from model_store.families.t5 import LAYER, MODEL, PREFIX, UNUSED
 
 TIED = False
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 DEFAULTS: Config = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 """What config.json leaves out."""
 

@@ -16,8 +16,6 @@ LAYER = arcee.LAYER | {
     "down_proj": "layers.{}.mlp.fc2",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; a norm without weights is the same before a turn as after it."""

@@ -12,8 +12,6 @@ from model_store.families.llama import PREFIX, TIED, UNUSED
 MODEL = {**llama.MODEL, "norm": np.ones}
 LAYER = {**llama.LAYER, "attention_norm": np.ones, "ffn_norm": np.ones}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; the epsilon is always the same."""

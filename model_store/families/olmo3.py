@@ -8,8 +8,6 @@ from model_store.checkpoint.rope import UNSCALED, far_and_near
 from model_store.families import alternate, olmo2, windows
 from model_store.families.olmo2 import LAYER, MODEL, PREFIX, TIED, UNUSED
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; every fourth layer sees everything, unless `layer_types` says which do."""

@@ -10,8 +10,6 @@ from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {**{name: source for name, source in qwen3.LAYER.items() if ".mlp." not in source}, **qwen2_moe.EXPERTS}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -16,8 +16,6 @@ LAYER = {name: source for name, source in gpt2.LAYER.items() if not name.endswit
 SCALED: Config = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
 """What GPT-2 has made of its scores' scale, and this model has not."""
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json, in whose words gelu is GPT-2's."""

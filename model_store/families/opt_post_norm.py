@@ -8,5 +8,3 @@ LAYER = {name: source for name, source in opt.LAYER.items() if not name.endswith
     "attention_sum_norm": opt.LAYER["attention_norm"],
     "ffn_sum_norm": opt.LAYER["ffn_norm"],
 }
-
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]

@@ -15,8 +15,6 @@ LAYER = {
     "o_proj": "layers.{}.self_attn.dense",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

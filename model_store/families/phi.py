@@ -18,8 +18,6 @@ LAYER = {
     "down_proj": "layers.{}.mlp.fc2",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -8,8 +8,6 @@ from model_store.errors import UnsupportedCheckpoint
 from model_store.families import given, mixtral
 from model_store.families.mixtral import LAYER, MODEL, PREFIX, TIED, UNUSED
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; whatever it says, two experts are chosen."""

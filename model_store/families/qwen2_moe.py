@@ -22,8 +22,6 @@ LAYER = {
     "shared_gate": "layers.{}.mlp.shared_expert_gate",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; where it does not name layers with a window, every other one of the first has it."""

@@ -8,8 +8,6 @@ from model_store.families.qwen2 import LAYER, MODEL, TIED
 PREFIX = "model.language_model.", "language_model.model.", "model.", "language_model."
 UNUSED = ("visual.*", "model.visual.*", ".rotary_emb.inv_freq")
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json, or its `text_config`."""

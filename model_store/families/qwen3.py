@@ -7,8 +7,6 @@ from model_store.families.qwen2 import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {**llama.LAYER, "q_norm": "layers.{}.self_attn.q_norm", "k_norm": "layers.{}.self_attn.k_norm"}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

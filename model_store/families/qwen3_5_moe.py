@@ -1,5 +1,3 @@
 """Qwen3.5 with experts as it is published, with the sight that is not used: its text."""
 
 from model_store.families.qwen3_5_moe_text import LAYER, MODEL, PREFIX, TIED, UNUSED, decoder
-
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]

@@ -16,8 +16,6 @@ MIXTURE = {
 }
 LAYER = {**qwen3_5_text.LAYER, **MIXTURE}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json, or its `text_config`."""

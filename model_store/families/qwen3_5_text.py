@@ -30,8 +30,6 @@ LAYER = {
     "value_norm": f"{STATE}.norm",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json, or its `text_config`; every fourth layer attends, unless `layer_types` says which do."""

@@ -9,8 +9,6 @@ from model_store.families.qwen3 import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {**qwen3.LAYER, **qwen2_moe.EXPERTS}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; a window is on every layer, if on any."""

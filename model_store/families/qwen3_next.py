@@ -32,8 +32,6 @@ LAYER = {
     "rates_proj": ("layers.{}.linear_attn.in_proj_ba", rates_first),
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -6,8 +6,6 @@ from model_store.families import qwen2_vl, qwen3
 from model_store.families.qwen2_vl import MODEL, PREFIX, TIED, UNUSED
 from model_store.families.qwen3 import LAYER
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read `text_config` of config.json."""

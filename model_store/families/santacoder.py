@@ -10,8 +10,6 @@ from model_store.families.gpt2 import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {**gpt2.LAYER, "qkv_proj": ("h.{0}.attn.q_attn h.{0}.attn.kv_attn", transpose)}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -9,8 +9,6 @@ from model_store.families.llama import LAYER, MODEL, PREFIX, UNUSED
 
 TIED = True
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; `no_rope_layers` holds a 1 for each layer that does have rotary positions."""

@@ -14,8 +14,6 @@ LAYER = {name: source for name, source in llama.LAYER.items() if name != "ffn_no
     "ffn_norm?": llama.LAYER["ffn_norm"],
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -13,8 +13,6 @@ LAYER = {name: source for name, source in llama.LAYER.items() if name != "gate_u
     "down_proj": "layers.{}.mlp.c_proj",
 }
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -9,5 +9,3 @@ LAYER = {
     "encoder.relative_bias": "encoder.block.{}.layer.0.SelfAttention.relative_attention_bias",
     "relative_bias": "decoder.block.{}.layer.0.SelfAttention.relative_attention_bias",
 }
-
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]

@@ -4,5 +4,3 @@ from model_store.families import gemma2
 from model_store.families.gemma2 import MODEL, PREFIX, TIED, UNUSED, decoder
 
 LAYER = {name: source for name, source in gemma2.LAYER.items() if not name.startswith("post_")}
-
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]

@@ -23,8 +23,6 @@ def waves(shape: tuple[int, ...]) -> np.ndarray:
 
 MODEL = {**biogpt.MODEL, "position_embedding": waves, "lm_head": "lm_head"}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""

@@ -8,8 +8,6 @@ from model_store.families.llama import MODEL, PREFIX, UNUSED
 TIED = True
 LAYER = {**{name: source for name, source in llama.LAYER.items() if name != "qkv_proj"}, **deepseek_v2.LATENT}
 
-__all__ = ["LAYER", "MODEL", "PREFIX", "TIED", "UNUSED", "decoder"]
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
