@@ -1,12 +1,13 @@
 """One module per `model_type` of config.json: its decoder, and where its weights are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, cast
 
-from backends.decoder import Activation
+from backends.decoder import Activation, Decoder, Rope
 from backends.suggest import suggest
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.refusals import OTHERS, refuse, refuse_type
@@ -77,6 +78,11 @@ def given(config: Config) -> Config:
     return {name: value for name, value in config.items() if value is not None}
 
 
+def with_defaults(decoder: Callable[[Config], Decoder], defaults: Config) -> Callable[[Config], Decoder]:
+    """The `decoder` of another family, where config.json may leave out these fields."""
+    return lambda config: decoder({**defaults, **config})
+
+
 def alternate(config: Config, count: int, period: int) -> list[str]:
     """The kinds of layers, one in so many sees all: as `sliding_window_pattern` says, 6 or LLLG, else `period`."""
     said = config.get("sliding_window_pattern")
@@ -88,6 +94,13 @@ def windows(config: Config, default: Sequence[str], window: int | None) -> list[
     """The window of each layer, 0 for none, by `layer_types` of config.json or else by `default`."""
     kinds = kinds_of(config, default, "sliding_attention")
     return [(window or 0) if kind == "sliding_attention" else 0 for kind in kinds]
+
+
+def with_windows(same: Decoder, each: Sequence[int], ropes: tuple[Rope | None, Rope | None] | None = None) -> Decoder:
+    """The decoder whose layers have these windows, 0 for none, and positions as those without have them, and with."""
+    far, near = ropes or (same.layers[0].rope,) * 2
+    layers = (replace(same.layers[0], window=window, rope=near if window else far) for window in each)
+    return replace(same, layers=tuple(layers))
 
 
 def kinds_of(config: Config, default: Sequence[str], *others: str) -> Sequence[str]:

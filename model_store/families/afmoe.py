@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder, Experts
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import alternate, given, glm4_moe, llama, qwen2_moe, windows
+from model_store.families import alternate, given, glm4_moe, llama, qwen2_moe, windows, with_windows
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {
@@ -28,10 +28,7 @@ def decoder(config: Config) -> Decoder:
     config = {"rms_norm_eps": 1e-5, "head_dim": 128, **given(config)}
     same = llama.decoder(config)
     default = alternate(config, len(same.layers), config.get("global_attn_every_n_layers", 4))
-    layers = (
-        replace(same.layers[0], window=window, rope=same.layers[0].rope if window else None)
-        for window in windows(config, default, config.get("sliding_window", 1024))
-    )
+    each = windows(config, default, config.get("sliding_window", 1024))
     experts = Experts(
         layers=tuple(range(config.get("num_dense_layers", 1), len(same.layers))),
         count=config.get("num_experts", 64),
@@ -42,4 +39,4 @@ def decoder(config: Config) -> Decoder:
         shared=True,
     )
     scale = config["hidden_size"] ** 0.5 if config.get("mup_enabled") else 1.0
-    return replace(same, layers=tuple(layers), experts=experts, embedding_scale=scale)
+    return replace(with_windows(same, each, (None, same.layers[0].rope)), experts=experts, embedding_scale=scale)

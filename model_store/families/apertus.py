@@ -37,5 +37,7 @@ def decoder(config: Config) -> Decoder:
     if (kind := config.get("hidden_act", "xielu")) != "xielu":
         raise UnsupportedCheckpoint(f"apertus with the activation {cut(kind)} is not supported")
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or SCALING
-    same = llama.decoder({"rope_theta": 12_000_000.0, **config, "rope_scaling": scaling, "hidden_act": "silu"})
-    return replace(same, epsilon=config.get("rms_norm_eps", 1e-5), activation="xielu")
+    usual = {"rope_theta": 12_000_000.0, "rms_norm_eps": 1e-5}
+    return replace(
+        llama.decoder({**usual, **config, "rope_scaling": scaling, "hidden_act": "silu"}), activation="xielu"
+    )

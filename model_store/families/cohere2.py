@@ -1,10 +1,8 @@
 """Command R7B is Command R with windows, and without positions where there is none."""
 
-from dataclasses import replace
-
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import alternate, cohere, windows
+from model_store.families import alternate, cohere, windows, with_windows
 from model_store.families.cohere import LAYER, MODEL, PREFIX, TIED, UNUSED
 
 
@@ -12,8 +10,4 @@ def decoder(config: Config) -> Decoder:
     """Read config.json; every fourth layer sees everything, unless `layer_types` says which do."""
     same = cohere.decoder({"rope_theta": 10_000.0, **config})
     each = windows(config, alternate(config, len(same.layers), 4), config.get("sliding_window", 4096))
-    layers = (
-        replace(attention, window=window, rope=attention.rope if window else None)
-        for attention, window in zip(same.layers, each, strict=True)
-    )
-    return replace(same, layers=tuple(layers))
+    return with_windows(same, each, (None, same.layers[0].rope))

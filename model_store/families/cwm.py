@@ -1,10 +1,8 @@
 """CWM, the Code World Model, is Llama 3 with windows."""
 
-from dataclasses import replace
-
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import llama, windows
+from model_store.families import llama, windows, with_windows
 from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
 
 SCALING: Config = {
@@ -20,8 +18,6 @@ SCALING: Config = {
 def decoder(config: Config) -> Decoder:
     """Read config.json; every fourth layer sees everything, from the first on, unless `layer_types` says which do."""
     scaled = {} if config.get("rope_parameters") or config.get("rope_scaling") else {"rope_scaling": SCALING}
-    same = llama.decoder({"head_dim": 128, "rope_theta": 1_000_000.0, **config, **scaled})
+    same = llama.decoder({"head_dim": 128, "rope_theta": 1_000_000.0, "rms_norm_eps": 1e-5, **config, **scaled})
     default = ["sliding_attention" if i % 4 else "full_attention" for i in range(len(same.layers))]
-    each = windows(config, default, config.get("sliding_window", 8192))
-    layers = (replace(attention, window=window) for attention, window in zip(same.layers, each, strict=True))
-    return replace(same, layers=tuple(layers), epsilon=config.get("rms_norm_eps", 1e-5))
+    return with_windows(same, windows(config, default, config.get("sliding_window", 8192)))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import plus_one
-from model_store.families import activation, gemma, windows
+from model_store.families import activation, gemma, windows, with_windows
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {
@@ -27,8 +27,7 @@ def decoder(config: Config) -> Decoder:
     default = ["full_attention" if i % 2 else "sliding_attention" for i in range(len(same.layers))]
     each = windows(config, default, config.get("sliding_window", 4096))
     return replace(
-        same,
-        layers=tuple(replace(attention, window=window) for window in each),
+        with_windows(replace(same, layers=(attention,)), each),
         activation=activation(config.get("hidden_activation") or "gelu_pytorch_tanh"),
         logit_softcap=config.get("final_logit_softcapping", 30.0) or 0.0,
     )

@@ -6,7 +6,7 @@ from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, far_and_near
 from model_store.checkpoint.weights import plus_one
-from model_store.families import activation, alternate, gemma, gemma2, windows
+from model_store.families import activation, alternate, gemma, gemma2, windows, with_windows
 from model_store.families.gemma import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {
@@ -19,17 +19,11 @@ LAYER = {
 def decoder(config: Config) -> Decoder:
     """Read config.json; every sixth layer sees everything, unless `layer_types` says which do."""
     same = gemma.decoder({**config, **UNSCALED, "hidden_act": "gelu"})
-    head_dim, count = same.layers[0].head_dim, len(same.layers)
     attention = replace(same.layers[0], scale=config.get("query_pre_attn_scalar", 256) ** -0.5)
-    far, near = far_and_near(config, head_dim, theta=1_000_000.0, near_theta=10_000.0)
-    default = alternate(config, count, 6)
-    layers = (
-        replace(attention, rope=near if window else far, window=window)
-        for window in windows(config, default, config.get("sliding_window", 4096))
-    )
+    ropes = far_and_near(config, attention.head_dim, theta=1_000_000.0, near_theta=10_000.0)
+    each = windows(config, alternate(config, len(same.layers), 6), config.get("sliding_window", 4096))
     return replace(
-        same,
-        layers=tuple(layers),
+        with_windows(replace(same, layers=(attention,)), each, ropes),
         activation=activation(config.get("hidden_activation") or "gelu_pytorch_tanh"),
         logit_softcap=config.get("final_logit_softcapping") or 0.0,
     )

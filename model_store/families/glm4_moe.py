@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from backends.decoder import Decoder, Experts
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.rope import UNSCALED, rope
 from model_store.checkpoint.weights import spread_rotary
 from model_store.families import llama, qwen2_moe
 from model_store.families.llama import MODEL, PREFIX, TIED
@@ -25,8 +24,7 @@ LAYER = {
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; layers behind the last one guess tokens ahead, and are not read."""
-    same = llama.decoder({**config, **UNSCALED})
-    turned = rope(config, same.layers[0].head_dim, partial=config.get("partial_rotary_factor", 0.5))
+    same = llama.decoder({"rms_norm_eps": 1e-5, **config}, partial=0.5)
     experts = Experts(
         layers=tuple(range(config.get("first_k_dense_replace", 1), len(same.layers))),
         count=config.get("n_routed_experts", 128),
@@ -39,5 +37,4 @@ def decoder(config: Config) -> Decoder:
         chosen_groups=config.get("topk_group", 1),
         shared=True,
     )
-    layers = tuple(replace(attention, rope=turned) for attention in same.layers)
-    return replace(same, layers=layers, experts=experts, epsilon=config.get("rms_norm_eps", 1e-5))
+    return replace(same, experts=experts)

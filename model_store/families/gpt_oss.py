@@ -6,9 +6,8 @@ import numpy as np
 
 from backends.decoder import Attention, Clamped, Decoder, Experts
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.rope import UNSCALED, rope
 from model_store.checkpoint.weights import transpose
-from model_store.families import llama, windows
+from model_store.families import llama, windows, with_windows
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 
@@ -34,9 +33,9 @@ SCALING: Config = {
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    same = llama.decoder({"head_dim": 64, **config, **UNSCALED})
     stretched = config.get("rope_scaling") or config.get("rope_parameters") or SCALING
-    turned = rope({**config, "rope_scaling": stretched}, same.layers[0].head_dim, theta=150_000.0)
+    turning = {"rope_theta": config.get("rope_theta") or 150_000.0, "rope_scaling": stretched}
+    same = llama.decoder({"head_dim": 64, "rms_norm_eps": 1e-5, **config, **turning})
     kinds = ["full_attention" if i % 2 else "sliding_attention" for i in range(len(same.layers))]
     each = windows(config, kinds, config.get("sliding_window", 128))
     experts = Experts(
@@ -46,5 +45,4 @@ def decoder(config: Config) -> Decoder:
         size=config["intermediate_size"],
         clamped=Clamped(config.get("swiglu_alpha", 1.702), config.get("swiglu_limit", 7.0)),
     )
-    layers = (replace(same.layers[0], rope=turned, window=window) for window in each)
-    return replace(same, layers=tuple(layers), experts=experts, epsilon=config.get("rms_norm_eps", 1e-5))
+    return replace(with_windows(same, each), experts=experts)

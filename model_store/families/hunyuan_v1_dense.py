@@ -21,6 +21,6 @@ def decoder(config: Config) -> Decoder:
         size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         theta = scaling.get("rope_theta") or config.get("rope_theta", 10_000.0)
         config = {**config, "rope_scaling": {"rope_theta": theta * alpha ** (size / (size - 2))}}
-    same = llama.decoder(config)
+    same = llama.decoder({"rms_norm_eps": 1e-5, **config})
     layers = tuple(replace(attention, qk_norm="turned") for attention in same.layers)
-    return replace(same, layers=layers, epsilon=config.get("rms_norm_eps", 1e-5))
+    return replace(same, layers=layers)

@@ -1,7 +1,5 @@
 """IQuest-Coder is Llama; what its first code could do besides, no published checkpoint asks for."""
 
-from dataclasses import replace
-
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint
@@ -14,5 +12,4 @@ def decoder(config: Config) -> Decoder:
     for name in "clip_qkv", "use_sliding_window":
         if config.get(name):
             raise UnsupportedCheckpoint(f"iquestcoder with {name} (config.json) is not supported")
-    same = llama.decoder({"head_dim": 128, **config})
-    return replace(same, epsilon=config.get("rms_norm_eps", 1e-5))
+    return llama.decoder({"head_dim": 128, "rms_norm_eps": 1e-5, **config})

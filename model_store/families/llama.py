@@ -19,8 +19,9 @@ LAYER = {
 }
 
 
-def decoder(config: Config) -> Decoder:
-    """Read config.json."""
+def decoder(config: Config, *, partial: float | None = None) -> Decoder:
+    """Read config.json; `partial` of each head turns where `partial_rotary_factor` does not say, and None is all."""
+    share = None if partial is None else config.get("partial_rotary_factor", partial)
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     attention = Attention(
@@ -28,7 +29,7 @@ def decoder(config: Config) -> Decoder:
         kv_heads=config.get("num_key_value_heads") or heads,
         head_dim=head_dim,
         scale=head_dim**-0.5,
-        rope=rope(config, head_dim),
+        rope=rope(config, head_dim, partial=share),
     )
     return Decoder(
         layers=(attention,) * config["num_hidden_layers"],

@@ -5,7 +5,7 @@ from dataclasses import replace
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, far_and_near
-from model_store.families import given, llama, qwen2_moe, sparse_layers, windows
+from model_store.families import given, llama, qwen2_moe, sparse_layers, windows, with_windows
 from model_store.families.qwen3_moe import LAYER, MODEL, PREFIX, TIED
 
 UNUSED = (*llama.UNUSED, "mtp.*")
@@ -16,12 +16,8 @@ def decoder(config: Config) -> Decoder:
     config = given(config)
     same = llama.decoder({**config, **UNSCALED})
     count = len(same.layers)
-    far, near = far_and_near(config, same.layers[0].head_dim, theta=500_000.0, near_theta=10_000.0, partial=1.0)
+    ropes = far_and_near(config, same.layers[0].head_dim, theta=500_000.0, near_theta=10_000.0, partial=1.0)
     each = windows(config, ["full_attention"] * count, config.get("sliding_window", 1024))
-    layers = (
-        replace(attention, rope=near if window else far, window=window)
-        for attention, window in zip(same.layers, each, strict=True)
-    )
     experts = qwen2_moe.experts({"norm_topk_prob": True, **config}, count, shared=False)
     sparse = sparse_layers(config, count, range(count))
-    return replace(same, layers=tuple(layers), experts=replace(experts, layers=sparse))
+    return replace(with_windows(same, each, ropes), experts=replace(experts, layers=sparse))

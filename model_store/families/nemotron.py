@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.rope import UNSCALED, rope
 from model_store.checkpoint.weights import plus_one, spread_rotary
 from model_store.families import arcee, llama
 from model_store.families.llama import PREFIX, TIED, UNUSED
@@ -20,7 +19,5 @@ LAYER = {
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    same = arcee.decoder({**config, **UNSCALED})
-    turned = rope(config, same.layers[0].head_dim, partial=config.get("partial_rotary_factor", 0.5))
-    layers = tuple(replace(attention, rope=turned) for attention in same.layers)
-    return replace(same, layers=layers, norm="layer", epsilon=config.get("norm_eps", 1e-5))
+    same = llama.decoder({"hidden_act": "relu2", **config}, partial=0.5)
+    return replace(same, norm="layer", epsilon=config.get("norm_eps", 1e-5))

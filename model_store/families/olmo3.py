@@ -1,21 +1,15 @@
 """OLMo 3 is OLMo 2 with windows, where positions are not stretched."""
 
-from dataclasses import replace
-
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, far_and_near
-from model_store.families import alternate, olmo2, windows
+from model_store.families import alternate, olmo2, windows, with_windows
 from model_store.families.olmo2 import LAYER, MODEL, PREFIX, TIED, UNUSED
 
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; every fourth layer sees everything, unless `layer_types` says which do."""
     same = olmo2.decoder({**config, **UNSCALED})
-    far, near = far_and_near(config, same.layers[0].head_dim, theta=500_000.0, near_theta=500_000.0)
+    ropes = far_and_near(config, same.layers[0].head_dim, theta=500_000.0, near_theta=500_000.0)
     each = windows(config, alternate(config, len(same.layers), 4), config.get("sliding_window", 4096))
-    layers = (
-        replace(attention, rope=near if window else far, window=window)
-        for attention, window in zip(same.layers, each, strict=True)
-    )
-    return replace(same, layers=tuple(layers))
+    return with_windows(same, each, ropes)

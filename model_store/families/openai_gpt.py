@@ -6,6 +6,7 @@ from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.families import activation, gpt2
 from model_store.families.gpt2 import PREFIX, TIED, UNUSED
+from model_store.families.gptj import GPT2_ONLY
 
 MODEL = {"embedding": "tokens_embed", "position_embedding": "positions_embed", "lm_head": "lm_head"}
 LAYER = {name: source for name, source in gpt2.LAYER.items() if not name.endswith("_norm")} | {
@@ -13,11 +14,8 @@ LAYER = {name: source for name, source in gpt2.LAYER.items() if not name.endswit
     "ffn_sum_norm": gpt2.LAYER["ffn_norm"],
 }
 
-SCALED: Config = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
-"""What GPT-2 has made of its scores' scale, and this model has not."""
-
 
 def decoder(config: Config) -> Decoder:
     """Read config.json, in whose words gelu is GPT-2's."""
     name = config.get("afn", "gelu")
-    return replace(gpt2.decoder({**config, **SCALED}), activation=activation("gelu_new" if name == "gelu" else name))
+    return replace(gpt2.decoder({**config, **GPT2_ONLY}), activation=activation("gelu_new" if name == "gelu" else name))

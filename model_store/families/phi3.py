@@ -1,12 +1,9 @@
 """Phi 3 and 4-mini: Llama with fused projections, a window, and partly rotary positions in the newest."""
 
-from dataclasses import replace
-
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.rope import UNSCALED, rope
 from model_store.checkpoint.weights import spread_rotary
-from model_store.families import llama
+from model_store.families import llama, with_windows
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {
@@ -18,12 +15,9 @@ LAYER = {
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    same = llama.decoder({**config, **UNSCALED})
-    window = config.get("sliding_window") or 0
-    scaled = {"original_max_position_embeddings": 4096, **config, "rope_scaling": scaling(config)}
-    turned = rope(scaled, same.layers[0].head_dim, partial=config.get("partial_rotary_factor", 1.0))
-    layers = tuple(replace(attention, rope=turned, window=window) for attention in same.layers)
-    return replace(same, layers=layers, epsilon=config.get("rms_norm_eps", 1e-5))
+    usual = {"original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5}
+    same = llama.decoder({**usual, **config, "rope_scaling": scaling(config)}, partial=1.0)
+    return with_windows(same, [config.get("sliding_window") or 0] * len(same.layers))
 
 
 def scaling(config: Config) -> Config:

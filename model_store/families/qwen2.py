@@ -1,10 +1,8 @@
 """Qwen2 is Llama with biases on q, k and v."""
 
-from dataclasses import replace
-
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import llama, windows
+from model_store.families import llama, windows, with_windows
 from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
 
 
@@ -15,6 +13,4 @@ def decoder(config: Config) -> Decoder:
         return same
     first = config.get("max_window_layers", 28)
     default = ["full_attention" if i < first else "sliding_attention" for i in range(len(same.layers))]
-    each = windows(config, default, config.get("sliding_window", 4096))
-    layers = (replace(attention, window=window) for attention, window in zip(same.layers, each, strict=True))
-    return replace(same, layers=tuple(layers))
+    return with_windows(same, windows(config, default, config.get("sliding_window", 4096)))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import llama, qwen2_moe, qwen3
+from model_store.families import llama, qwen2_moe, qwen3, with_windows
 from model_store.families.qwen3 import MODEL, PREFIX, TIED, UNUSED
 
 LAYER = {**qwen3.LAYER, **qwen2_moe.EXPERTS}
@@ -14,5 +14,5 @@ def decoder(config: Config) -> Decoder:
     """Read config.json; a window is on every layer, if on any."""
     same = llama.decoder(config)
     window = config.get("sliding_window", 4096) if config.get("use_sliding_window") else 0
-    layers = tuple(replace(attention, window=window or 0) for attention in same.layers)
-    return replace(same, layers=layers, experts=qwen2_moe.experts(config, len(same.layers), shared=False))
+    count = len(same.layers)
+    return replace(with_windows(same, [window or 0] * count), experts=qwen2_moe.experts(config, count, shared=False))

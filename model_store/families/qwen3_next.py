@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, DeltaNet
-from model_store.checkpoint.checkpoint import Config
+from backends.decoder import Attention, DeltaNet
 from model_store.families import qwen3_5_moe_text
-from model_store.families.qwen3_5_moe_text import MODEL, PREFIX, TIED, UNUSED
+from model_store.families.qwen3_5_moe_text import MODEL, PREFIX, TIED, UNUSED, decoder
 
 
 def parts_first(values: np.ndarray, attention: Attention) -> np.ndarray:
@@ -31,8 +30,3 @@ LAYER = {
     "qkvz_proj": ("layers.{}.linear_attn.in_proj_qkvz", parts_first),
     "rates_proj": ("layers.{}.linear_attn.in_proj_ba", rates_first),
 }
-
-
-def decoder(config: Config) -> Decoder:
-    """Read config.json."""
-    return qwen3_5_moe_text.decoder(config)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.rope import UNSCALED, rope
 from model_store.checkpoint.weights import spread_rotary
 from model_store.families import llama
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
@@ -17,11 +16,8 @@ LAYER = {name: source for name, source in llama.LAYER.items() if name != "ffn_no
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    same = llama.decoder({**config, **UNSCALED})
-    turned = rope(config, same.layers[0].head_dim, partial=config.get("partial_rotary_factor", 0.25))
     return replace(
-        same,
-        layers=tuple(replace(attention, rope=turned) for attention in same.layers),
+        llama.decoder(config, partial=0.25),
         norm="layer",
         epsilon=config.get("layer_norm_eps", 1e-5),
         parallel=bool(config.get("use_parallel_residual")),
