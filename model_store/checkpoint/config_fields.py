@@ -127,7 +127,7 @@ SIZES = {
 SIZES_OR_NONE = {
     "num_experts num_experts_per_tok top_k_experts num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
     "moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index n_group topk_group": 1 << 12,
-    "n_shared_experts num_dense_layers": 1 << 12,
+    "n_shared_experts num_shared_experts num_dense_layers": 1 << 12,
     "max_window_layers rotary_dim": 1 << 12,
     "num_kv_shared_layers": 1 << 12,
     "hidden_size_per_layer_input": 1 << 16,

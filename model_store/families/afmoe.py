@@ -36,7 +36,7 @@ def decoder(config: Config) -> Decoder:
         size=config["moe_intermediate_size"],
         scores="sigmoid",
         scale=config.get("route_scale", 1.0),
-        shared=True,
+        shared=config.get("num_shared_experts", 2) > 0,
     )
     scale = config["hidden_size"] ** 0.5 if config.get("mup_enabled") else 1.0
     return replace(with_windows(same, each, (None, same.layers[0].rope)), experts=experts, embedding_scale=scale)

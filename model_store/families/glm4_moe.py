@@ -35,6 +35,6 @@ def decoder(config: Config) -> Decoder:
         scale=config.get("routed_scaling_factor", 1.0),
         groups=config.get("n_group", 1),
         chosen_groups=config.get("topk_group", 1),
-        shared=True,
+        shared=config.get("n_shared_experts", 1) > 0,
     )
     return replace(same, experts=experts)

@@ -181,3 +181,19 @@ def test_the_manual_tells_every_family_and_its_lines() -> None:
         for name in families.names()
     }
     assert {name: int(count) for name, count in told.items()} == lines
+
+
+@pytest.mark.parametrize(
+    ("case", "field"),
+    [
+        ("afmoe", "num_shared_experts"),
+        ("deepseek_v2", "n_shared_experts"),
+        ("ernie4_5_moe", "moe_num_shared_experts"),
+        ("glm4_moe", "n_shared_experts"),
+    ],
+)
+def test_a_mixture_may_have_no_expert_for_all_tokens(case: str, field: str) -> None:
+    for count in 0, 1:
+        config = {**Checkpoint(GOLDEN / case).config, field: count}
+        experts = families.find(config).decoder(config).experts
+        assert experts and experts.shared == bool(count)
