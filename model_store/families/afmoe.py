@@ -10,14 +10,13 @@ from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 LAYER = {
     **llama.LAYER,
     **qwen2_moe.EXPERTS,
+    **glm4_moe.FOR_ALL,
     "q_norm": "layers.{}.self_attn.q_norm",
     "k_norm": "layers.{}.self_attn.k_norm",
     "attention_gate": "layers.{}.self_attn.gate_proj",
     "post_attention_norm": "layers.{}.post_attention_layernorm",
     "ffn_norm": "layers.{}.pre_mlp_layernorm",
     "post_ffn_norm": "layers.{}.post_mlp_layernorm",
-    "gate_up_proj": glm4_moe.LAYER["gate_up_proj"],
-    "down_proj": glm4_moe.LAYER["down_proj"],
     "router": "layers.{}.mlp.router.gate",
     "choice_bias": "layers.{}.mlp.expert_bias",
 }

@@ -1,11 +1,9 @@
 """BLOOM: ALiBi instead of positions, and a norm on the embedding."""
 
-import math
-
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import group_heads
-from model_store.families import field
+from model_store.families import field, mpt
 
 PREFIX = "transformer."
 TIED = True
@@ -31,7 +29,7 @@ def decoder(config: Config) -> Decoder:
     heads, size = field(config, "n_head", "num_attention_heads"), field(config, "n_embed", "hidden_size")
     head_dim = size // heads
     return Decoder(
-        layers=(Attention(heads, heads, head_dim, head_dim**-0.5, alibi=slopes(heads)),)
+        layers=(Attention(heads, heads, head_dim, head_dim**-0.5, alibi=mpt.slopes(heads, 8)),)
         * field(config, "n_layer", "num_hidden_layers"),
         hidden_size=size,
         vocab_size=config["vocab_size"],
@@ -39,15 +37,4 @@ def decoder(config: Config) -> Decoder:
         norm="layer",
         epsilon=config.get("layer_norm_epsilon", 1e-5),
         activation="gelu_tanh",
-    )
-
-
-def slopes(heads: int) -> tuple[float, ...]:
-    """A geometric series for the largest power of two, and every other term of the next for the rest.
-
-    Press, Smith and Lewis, https://arxiv.org/abs/2108.12409.
-    """
-    power = 2 ** math.floor(math.log2(heads))
-    return tuple(2 ** (-8 * (i + 1) / power) for i in range(power)) + tuple(
-        2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)
     )

@@ -104,7 +104,7 @@ LAYER = {
     **{name: source for name, source in llama.LAYER.items() if name != "qkv_proj"},
     **LATENT,
     **qwen2_moe.EXPERTS,
-    **{name: glm4_moe.LAYER[name] for name in ("gate_up_proj", "down_proj")},
+    **glm4_moe.FOR_ALL,
 }
 
 

@@ -4,25 +4,19 @@ from dataclasses import replace
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import deepseek_v2, given, glm4_moe
+from model_store.families import deepseek_v2, given, glm4_moe, llama
 from model_store.families.deepseek_v2 import MODEL, PREFIX, TIED
 
 UNUSED = (*deepseek_v2.UNUSED, "layers.61.*")
 LAYER = {**deepseek_v2.LAYER, "choice_bias": glm4_moe.LAYER["choice_bias"]}
+USUAL: Config = {
+    "first_k_dense_replace": 3, "moe_intermediate_size": 1407, "n_group": 8, "n_routed_experts": 256,
+    "n_shared_experts": 2, "routed_scaling_factor": 2.5, "topk_group": 4,
+}  # fmt: skip
 
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; the layer behind the last one guesses tokens ahead, and is not read."""
-    config = given(config)
-    usual = {"first_k_dense_replace": 3, "n_routed_experts": 256, "num_experts_per_tok": 8}
-    same = deepseek_v2.decoder({**usual, **config, "topk_method": "greedy", "norm_topk_prob": False})
-    assert same.experts
-    experts = replace(
-        same.experts,
-        scores="sigmoid",
-        normalised=config.get("norm_topk_prob", True),
-        scale=config.get("routed_scaling_factor", 2.5),
-        groups=config.get("n_group", 8),
-        chosen_groups=config.get("topk_group", 4),
-    )
-    return replace(same, experts=experts)
+    config = {**USUAL, **given(config)}
+    same = deepseek_v2.attend(config, llama.decoder(deepseek_v2.without_latents(config)))
+    return replace(same, experts=glm4_moe.experts(config, len(same.layers)))

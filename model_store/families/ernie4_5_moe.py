@@ -6,10 +6,9 @@ import numpy as np
 
 from backends.decoder import Attention, Decoder, Experts
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import ernie4_5, qwen2_moe
+from model_store.families import ernie4_5, glm4_moe, qwen2_moe
 from model_store.families.ernie4_5 import MODEL, PREFIX, TIED
 
-MLP, SHARED = "layers.{0}.mlp", "layers.{0}.mlp.shared_experts"
 UNUSED = (".rotary_emb.inv_freq", "mtp_*")
 
 
@@ -21,8 +20,7 @@ def flat(values: np.ndarray, attention: Attention) -> np.ndarray:
 LAYER = {
     **ernie4_5.LAYER,
     **qwen2_moe.EXPERTS,
-    "gate_up_proj": f"{MLP}.gate_proj={SHARED}.gate_proj {MLP}.up_proj={SHARED}.up_proj",
-    "down_proj": f"{MLP}.down_proj={SHARED}.down_proj",
+    **glm4_moe.FOR_ALL,
     "choice_bias": ("layers.{0}.mlp.moe_statics.e_score_correction_bias", flat),
 }
 

@@ -9,15 +9,19 @@ from model_store.families import llama, qwen2_moe
 from model_store.families.llama import MODEL, PREFIX, TIED
 
 MLP, SHARED = "layers.{0}.mlp", "layers.{0}.mlp.shared_experts"
+FOR_ALL = {
+    "gate_up_proj": f"{MLP}.gate_proj={SHARED}.gate_proj {MLP}.up_proj={SHARED}.up_proj",
+    "down_proj": f"{MLP}.down_proj={SHARED}.down_proj",
+}
+"""The feed-forward of a layer without experts, or of the experts that are for all tokens."""
 UNUSED = (".rotary_emb.inv_freq", "layers.46.*", "layers.92.*")
 LAYER = {
     **llama.LAYER,
     **qwen2_moe.EXPERTS,
+    **FOR_ALL,
     "qkv_proj": (llama.LAYER["qkv_proj"], spread_rotary),
     "q_norm?": ("layers.{}.self_attn.q_norm", spread_rotary),
     "k_norm?": ("layers.{}.self_attn.k_norm", spread_rotary),
-    "gate_up_proj": f"{MLP}.gate_proj={SHARED}.gate_proj {MLP}.up_proj={SHARED}.up_proj",
-    "down_proj": f"{MLP}.down_proj={SHARED}.down_proj",
     "choice_bias": "layers.{0}.mlp.gate.e_score_correction_bias",
 }
 
@@ -25,8 +29,13 @@ LAYER = {
 def decoder(config: Config) -> Decoder:
     """Read config.json; layers behind the last one guess tokens ahead, and are not read."""
     same = llama.decoder({"rms_norm_eps": 1e-5, **config}, partial=0.5)
-    experts = Experts(
-        layers=tuple(range(config.get("first_k_dense_replace", 1), len(same.layers))),
+    return replace(same, experts=experts(config, len(same.layers)))
+
+
+def experts(config: Config, layers: int) -> Experts:
+    """The experts, behind the first layers."""
+    return Experts(
+        layers=tuple(range(config.get("first_k_dense_replace", 1), layers)),
         count=config.get("n_routed_experts", 128),
         chosen=config.get("num_experts_per_tok", 8),
         size=config["moe_intermediate_size"],
@@ -37,4 +46,3 @@ def decoder(config: Config) -> Decoder:
         chosen_groups=config.get("topk_group", 1),
         shared=config.get("n_shared_experts", 1) > 0,
     )
-    return replace(same, experts=experts)

@@ -17,6 +17,8 @@ LAYER = {
     "up_proj": ("h.{}.mlp.c_fc", transpose),
     "down_proj": ("h.{}.mlp.c_proj", transpose),
 }
+UNREAD: Config = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
+"""Fields that only GPT-2 reads, as other models have them."""
 
 
 def decoder(config: Config) -> Decoder:

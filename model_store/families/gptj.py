@@ -10,8 +10,6 @@ from model_store.families import gpt2
 from model_store.families.gpt2 import PREFIX, UNUSED
 
 TIED = False
-GPT2_ONLY: Config = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
-"""What GPT-2 reads and these models do not."""
 MODEL = {"embedding": "wte", "norm": "ln_f", "lm_head": "lm_head"}
 LAYER = {
     "attention_norm": "h.{}.ln_1",
@@ -24,7 +22,7 @@ LAYER = {
 
 def decoder(config: Config) -> Decoder:
     """Read config.json; how the scores are scaled and how fast the heads turn is the same for all models."""
-    same = gpt2.decoder({**config, **GPT2_ONLY})
+    same = gpt2.decoder({**config, **gpt2.UNREAD})
     head_dim = same.layers[0].head_dim
     turned = padded(Rope(tuple(turning(config.get("rotary_dim", 64), head_dim, 10_000.0))), head_dim)
     return replace(same, parallel=True, layers=tuple(replace(attention, rope=turned) for attention in same.layers))

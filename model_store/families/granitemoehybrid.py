@@ -71,14 +71,11 @@ def decoder(config: Config) -> Decoder:
     default = ["linear_attention"] * len(same.layers)
     kinds = kinds_of({"layer_types": [named.get(kind, kind) for kind in kinds]}, default, "linear_attention")
     turns = config.get("position_embedding_type") == "rope"
-    state = state_of(config, same.hidden_size) if "linear_attention" in kinds else None
-    layers = (
-        replace(attention, rope=None, recurrence=state)
-        if kind == "linear_attention"
-        else replace(attention, rope=attention.rope if turns else None)
-        for attention, kind in zip(same.layers, kinds, strict=True)
-    )
-    return replace(same, layers=tuple(layers))
+    attending = same.layers[0] if turns else replace(same.layers[0], rope=None)
+    of_kind = {"full_attention": attending}
+    if "linear_attention" in kinds:
+        of_kind["linear_attention"] = replace(attending, rope=None, recurrence=state_of(config, same.hidden_size))
+    return replace(same, layers=tuple(of_kind[kind] for kind in kinds))
 
 
 def refuse_limits(config: Config) -> None:

@@ -32,8 +32,5 @@ def decoder(config: Config) -> Decoder:
     attending = every if config.get("full_attn_idxs") is None else config["full_attn_idxs"]
     default = ["full_attention" if i in attending else "conv" for i in every]
     convolution = replace(same.layers[0], rope=None, recurrence=ShortConvolution(config.get("conv_L_cache", 3)))
-    layers = (
-        convolution if kind == "conv" else attention
-        for attention, kind in zip(same.layers, kinds_of(config, default, "conv"), strict=True)
-    )
-    return replace(same, layers=tuple(layers))
+    of_kind = {"full_attention": same.layers[0], "conv": convolution}
+    return replace(same, layers=tuple(of_kind[kind] for kind in kinds_of(config, default, *of_kind)))

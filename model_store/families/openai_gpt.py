@@ -6,7 +6,6 @@ from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.families import activation, gpt2
 from model_store.families.gpt2 import PREFIX, TIED, UNUSED
-from model_store.families.gptj import GPT2_ONLY
 
 MODEL = {"embedding": "tokens_embed", "position_embedding": "positions_embed", "lm_head": "lm_head"}
 LAYER = {name: source for name, source in gpt2.LAYER.items() if not name.endswith("_norm")} | {
@@ -17,5 +16,5 @@ LAYER = {name: source for name, source in gpt2.LAYER.items() if not name.endswit
 
 def decoder(config: Config) -> Decoder:
     """Read config.json, in whose words gelu is GPT-2's."""
-    name = config.get("afn", "gelu")
-    return replace(gpt2.decoder({**config, **GPT2_ONLY}), activation=activation("gelu_new" if name == "gelu" else name))
+    same, name = gpt2.decoder({**config, **gpt2.UNREAD}), config.get("afn", "gelu")
+    return replace(same, activation=activation("gelu_new" if name == "gelu" else name))

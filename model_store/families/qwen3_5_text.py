@@ -45,10 +45,8 @@ def decoder(config: Config) -> Decoder:
         value_size=config.get("linear_value_head_dim", 128),
         width=config.get("linear_conv_kernel_dim", 4),
     )
-    layers = (
-        replace(attention, rope=None, recurrence=state)
-        if kind == "linear_attention"
-        else replace(attention, rope=turned)
-        for attention, kind in zip(same.layers, kinds_of(config, default, "linear_attention"), strict=True)
-    )
-    return replace(same, layers=tuple(layers))
+    of_kind = {
+        "full_attention": replace(same.layers[0], rope=turned),
+        "linear_attention": replace(same.layers[0], rope=None, recurrence=state),
+    }
+    return replace(same, layers=tuple(of_kind[kind] for kind in kinds_of(config, default, *of_kind)))
