@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -77,3 +78,13 @@ class Tensor:
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.read(), dtype)
+
+
+@dataclass(frozen=True)
+class Told(Tensor):
+    """A tensor whose numbers are here, and in no file."""
+
+    numbers: Any = None  # Any: an array or a tuple
+
+    def read(self) -> np.ndarray:
+        return np.asarray(self.numbers, np.float32)

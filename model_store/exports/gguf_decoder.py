@@ -10,7 +10,7 @@ import numpy as np
 
 from backends.decoder import Attention, Decoder, ExpertMatrices, Rope, Weight, Weights
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.tensor import Tensor
+from model_store.checkpoint.tensor import Tensor, Told
 from model_store.checkpoint.weights import Stored as Names
 from model_store.checkpoint.weights import transforms_of
 from model_store.errors import UnsupportedCheckpoint
@@ -50,20 +50,9 @@ EXPERT = re.compile(r"experts\.\d+\.")
 """The number of an expert in the name of its weight."""
 
 
-@dataclass(frozen=True)
-class Planned(Tensor):
-    """A tensor that is not in a file yet."""
-
-    values: Any = None  # Any: an array, which has no order
-
-    def read(self) -> np.ndarray:
-        """The numbers that it will have."""
-        return np.asarray(self.values)
-
-
 def planned(*shape: int, values: object = None) -> Tensor:
-    """A tensor of this shape, with numbers where they will be asked for."""
-    return Planned(Path(), 0, 0, np.dtype(np.float32), shape, values=values)
+    """A tensor of this shape that is in no file yet, with numbers where they will be asked for."""
+    return Told(Path(), 0, 0, np.dtype(np.float32), shape, numbers=values)
 
 
 @dataclass(frozen=True)
@@ -260,7 +249,8 @@ def pattern_of(decoder: Decoder) -> int | None:
 
 def rope_keys(source: Source) -> dict[str, Value | None]:
     """The keys that say how positions turn."""
-    ropes = [a.rope for a in source.decoder.layers if a.rope and not (a.window and turns_twice(source))]
+    twice = architecture_of(source) in ("gemma3", "olmo2")  # layers with windows turn otherwise than the others
+    ropes = [a.rope for a in source.decoder.layers if a.rope and not (a.window and twice)]
     if not ropes:
         return {}
     rope, scaling, config = ropes[0], scaling_of(source.config), source.config
@@ -279,11 +269,6 @@ def rope_keys(source: Source) -> dict[str, Value | None]:
     if architecture_of(source) == "phi3" and stretches_each(source):
         found["rope.scaling.attn_factor"] = rope.amplitude
     return found
-
-
-def turns_twice(source: Source) -> bool:
-    """Whether layers with windows turn otherwise than the others."""
-    return architecture_of(source) in ("gemma3", "olmo2")
 
 
 def scaling_of(config: Config) -> dict[str, Any]:  # Any: config.json's

@@ -23,7 +23,7 @@ LARGEST = {"gemma2": 46, "gemma3_text": 62}
 """Layers of the models of 27B, whose scores are scaled by the width and not by the heads."""
 
 
-def adjust_gemma(config: Fields) -> None:
+def gemma(config: Fields) -> None:
     """The scale of the scores, and no caps where the file names none."""
     width = config["hidden_size"] // config["num_attention_heads"]
     largest = config["num_hidden_layers"] == LARGEST[config["model_type"]]
@@ -32,35 +32,35 @@ def adjust_gemma(config: Fields) -> None:
         config.setdefault(name, 0.0)
 
 
-def adjust_starcoder(config: Fields) -> None:
+def starcoder(config: Fields) -> None:
     """One key-value head, or one for each head."""
     config["multi_query"] = config.get("num_key_value_heads") == 1
     if not config["multi_query"]:
         raise ValueError("starcoder with more than one key-value head is not supported")
 
 
-def adjust_llama(config: Fields) -> None:
+def llama(config: Fields) -> None:
     """Mistral's windows and Mixtral's experts, where the file has them."""
     if config.get("num_experts"):
         config["model_type"] = "mixtral"
-        adjust_experts(config)
+        experts(config)
     elif config.get("sliding_window"):
         config["model_type"] = "mistral"
 
 
-def adjust_exaone(config: Fields) -> None:
+def exaone(config: Fields) -> None:
     """No windows where the file names none."""
     config.setdefault("sliding_window", 0)
 
 
-def adjust_olmo(config: Fields) -> None:
+def olmo(config: Fields) -> None:
     """OLMo 3 has windows, in which positions turn as elsewhere, but are not stretched."""
     if config.get("sliding_window"):
         config["model_type"] = "olmo3"
         config.setdefault("rope_local_base_freq", config.get("rope_theta"))
 
 
-def adjust_afmoe(config: Fields) -> None:
+def afmoe(config: Fields) -> None:
     """Experts that sigmoids choose, and embeddings that are scaled, as llama.cpp has them in all files."""
     chosen = config.pop("gating", SIGMOID) == SIGMOID and config.pop("norm_topk_prob", True)
     if not chosen or "moe_intermediate_size" not in config:
@@ -68,19 +68,19 @@ def adjust_afmoe(config: Fields) -> None:
     config["mup_enabled"] = True
 
 
-def adjust_apertus(config: Fields) -> None:
+def apertus(config: Fields) -> None:
     """No stretch where the file has none."""
     config["rope_scaling"] = config["rope_scaling"] or {"rope_type": "default"}
 
 
-def adjust_ministral(config: Fields) -> None:
+def ministral(config: Fields) -> None:
     """What stretches positions, and how much queries would grow."""
     fields = {name: config.pop(name, None) for name in GROWTH.values()}
     config["rope_scaling"] = {**(config["rope_scaling"] or {"rope_type": "default"}), **fields}
     config["rope_scaling"]["mscale"] = fields["mscale_all_dim"] and 1.0
 
 
-def adjust_mpt(config: Fields) -> None:
+def mpt(config: Fields) -> None:
     """What MPT calls otherwise."""
     most = config.get("alibi_bias_max")
     config["attn_config"] = {"alibi": bool(most), "alibi_bias_max": most, "clip_qkv": config.get("clip_qkv")}
@@ -88,13 +88,13 @@ def adjust_mpt(config: Fields) -> None:
     config |= {"n_layers": config["num_hidden_layers"], "max_seq_len": config["max_position_embeddings"]}
 
 
-def adjust_falcon(config: Fields) -> None:
+def falcon(config: Fields) -> None:
     """The newer kind has several key-value heads."""
     config["num_kv_heads"] = config.get("num_key_value_heads")
     config["new_decoder_architecture"] = config["num_kv_heads"] != 1
 
 
-def adjust_experts(config: Fields) -> None:
+def experts(config: Fields) -> None:
     """What families call the experts' number and size; shares whose sum is one, where they are so."""
     if "moe_intermediate_size" not in config:
         raise ValueError("it has experts, and does not tell their size (feed_forward_length)")
@@ -103,27 +103,27 @@ def adjust_experts(config: Fields) -> None:
     config["norm_topk_prob"] = config["model_type"] == "qwen3_moe"
 
 
-def adjust_granite(config: Fields) -> None:
+def granite(config: Fields) -> None:
     """One more expert, for all tokens, where the file has it."""
-    adjust_experts(config)
+    experts(config)
     if config.get("shared_expert_intermediate_size"):
         config["model_type"] = "granitemoeshared"
         config["shared_intermediate_size"] = config["shared_expert_intermediate_size"]
 
 
-def adjust_qwen(config: Fields) -> None:
+def qwen(config: Fields) -> None:
     """The sizes of states, and of experts."""
     states.adjust(config)
-    adjust_experts(config)
+    experts(config)
 
 
-def adjust_lfm2(config: Fields) -> None:
+def lfm2(config: Fields) -> None:
     """Experts that sigmoids choose, as all files have them."""
     if config.pop("gating", SIGMOID) != SIGMOID or "moe_intermediate_size" not in config:
         raise ValueError("lfm2moe chooses experts by sigmoids alone, and tells their size (expert_gating_func)")
 
 
-def adjust_deepseek(config: Fields) -> None:
+def deepseek(config: Fields) -> None:
     """DeepSeek V3 by how it chooses experts, Youtu where there are none.
 
     Newer files tell sizes of what llama.cpp caches, and of heads beside.
@@ -150,12 +150,12 @@ def adjust_deepseek(config: Fields) -> None:
         raise ValueError("experts in groups that softmax chooses from are not supported (expert_group_count)")
 
 
-def adjust_minicpm(config: Fields) -> None:
+def minicpm(config: Fields) -> None:
     """The elements of a head that do not turn; the factors are those of MiniCPM3 of 4B, as in llama.cpp."""
     config["qk_nope_head_dim"] = config.pop("key_length") - config["qk_rope_head_dim"]
 
 
-def adjust_glm(config: Fields) -> None:
+def glm(config: Fields) -> None:
     """What GLM 4.5 has where the file does not say it."""
     if config.pop("gating", SIGMOID) != SIGMOID:
         raise ValueError("glm4moe chooses experts by sigmoids alone (expert_gating_func)")
@@ -163,8 +163,8 @@ def adjust_glm(config: Fields) -> None:
     config.setdefault("norm_topk_prob", False)
 
 
-def adjust_gpt_oss(config: Fields) -> None:
+def gpt_oss(config: Fields) -> None:
     """No number of turns is rounded where positions are stretched."""
-    adjust_experts(config)
+    experts(config)
     if config["rope_scaling"]:
         config["rope_scaling"]["truncate"] = False

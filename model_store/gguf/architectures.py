@@ -25,30 +25,8 @@ from model_store.checkpoint.weights import (
 )
 from model_store.errors import UnsupportedCheckpoint
 from model_store.families import apertus, deepseek_v2, minicpm3
-from model_store.gguf import encoder_decoders, gemma4, states
-from model_store.gguf.adjustments import (
-    CAPS,
-    GROWTH,
-    Fields,
-    adjust_afmoe,
-    adjust_apertus,
-    adjust_deepseek,
-    adjust_exaone,
-    adjust_experts,
-    adjust_falcon,
-    adjust_gemma,
-    adjust_glm,
-    adjust_gpt_oss,
-    adjust_granite,
-    adjust_lfm2,
-    adjust_llama,
-    adjust_minicpm,
-    adjust_ministral,
-    adjust_mpt,
-    adjust_olmo,
-    adjust_qwen,
-    adjust_starcoder,
-)
+from model_store.gguf import adjustments, encoder_decoders, gemma4, states
+from model_store.gguf.adjustments import CAPS, GROWTH, Fields
 
 
 @dataclass(frozen=True)
@@ -216,10 +194,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys={**EXPERTS, **WINDOW, "leading_dense_block_count": "num_dense_layers", "expert_gating_func": "gating"}
         | {"expert_weights_scale": "route_scale", "expert_weights_norm": "norm_topk_prob"}
         | {"expert_shared_count": "num_shared_experts"},
-        adjust=adjust_afmoe,
+        adjust=adjustments.afmoe,
     ),
     "apertus": Architecture(
-        "apertus", layer={**HEAD_NORMS, "xielu": ("blk.{}.xielu", apertus.factors)}, adjust=adjust_apertus
+        "apertus", layer={**HEAD_NORMS, "xielu": ("blk.{}.xielu", apertus.factors)}, adjust=adjustments.apertus
     ),
     "arcee": Architecture("arcee", halve_rotary),
     "bloom": Architecture("bloom"),
@@ -235,7 +213,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             **{name: renamed(source) for name, source in deepseek_v2.LATENT.items()},
         },
         keys={**LATENTS, **GUESSING},
-        adjust=adjust_deepseek,
+        adjust=adjustments.deepseek,
         latent=True,
     ),
     "ernie4_5": Architecture("ernie4_5", halve_rotary),
@@ -243,11 +221,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "ernie4_5_moe", halve_rotary, layer={"choice_bias": "blk.{}.exp_probs_b.bias"}, keys=MANY
     ),
     "exaone4": Architecture(
-        "exaone4", layer={"attention_norm": "", "ffn_norm": "", **BOTH_SIDES, **HEAD_NORMS}, adjust=adjust_exaone
+        "exaone4", layer={"attention_norm": "", "ffn_norm": "", **BOTH_SIDES, **HEAD_NORMS}, adjust=adjustments.exaone
     ),
-    "falcon": Architecture("falcon", layer={"ffn_norm": ""}, adjust=adjust_falcon),
+    "falcon": Architecture("falcon", layer={"ffn_norm": ""}, adjust=adjustments.falcon),
     "gemma": Architecture("gemma"),
-    "gemma2": Architecture("gemma2", layer=BOTH_SIDES, keys={**CAPS, **WINDOW}, adjust=adjust_gemma),
+    "gemma2": Architecture("gemma2", layer=BOTH_SIDES, keys={**CAPS, **WINDOW}, adjust=adjustments.gemma),
     "gemma3": Architecture(
         "gemma3_text",
         layer={**BOTH_SIDES, **HEAD_NORMS},
@@ -257,7 +235,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "rope.freq_base_swa": "rope_local_base_freq",
             "attention.sliding_window_pattern": "sliding_window_pattern",
         },
-        adjust=adjust_gemma,
+        adjust=adjustments.gemma,
     ),
     "gemma4": Architecture(
         "gemma4_text",
@@ -277,14 +255,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "choice_bias": "blk.{}.exp_probs_b.bias",
         },
         keys={**CHOSEN, **GUESSING},
-        adjust=adjust_glm,
+        adjust=adjustments.glm,
         partial="partial_rotary_factor",
     ),
     "gpt-oss": Architecture(
         "gpt_oss",
         layer={"ffn_norm": "blk.{}.post_attention_norm", "sinks": "blk.{}.attn_sinks"},
         keys={**EXPERTS, **WINDOW},
-        adjust=adjust_gpt_oss,
+        adjust=adjustments.gpt_oss,
     ),
     "gpt2": Architecture("gpt2"),
     "gptneox": Architecture(
@@ -294,7 +272,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         partial="rotary_pct",
     ),
     "granite": Architecture("granite", halve_rotary, keys=FACTORS),
-    "granitemoe": Architecture("granitemoe", halve_rotary, keys={**EXPERTS, **FACTORS}, adjust=adjust_granite),
+    "granitemoe": Architecture("granitemoe", halve_rotary, keys={**EXPERTS, **FACTORS}, adjust=adjustments.granite),
     "granitehybrid": Architecture(
         "granitemoehybrid",
         halve_rotary,
@@ -317,19 +295,19 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         model=SHORT_MODEL,
         keys={**EXPERTS, "shortconv.l_cache": "conv_L_cache", "leading_dense_block_count": "num_dense_layers"}
         | {"expert_gating_func": "gating"},
-        adjust=adjust_lfm2,
+        adjust=adjustments.lfm2,
         without_keys="conv",
     ),
-    "llama": Architecture("llama", halve_rotary, keys={**EXPERTS, **WINDOW}, adjust=adjust_llama),
+    "llama": Architecture("llama", halve_rotary, keys={**EXPERTS, **WINDOW}, adjust=adjustments.llama),
     "minicpm3": Architecture(
         "minicpm3",
         layer={"qkv_proj": "", **{name: renamed(minicpm3.LAYER[name]) for name in deepseek_v2.LATENT}},
         keys=LATENT_SIZES,
-        adjust=adjust_minicpm,
+        adjust=adjustments.minicpm,
         latent=True,
     ),
-    "mistral3": Architecture("ministral3", halve_rotary, keys=GROWTH, adjust=adjust_ministral),
-    "mpt": Architecture("mpt", keys={**CLIP, "attention.max_alibi_bias": "alibi_bias_max"}, adjust=adjust_mpt),
+    "mistral3": Architecture("ministral3", halve_rotary, keys=GROWTH, adjust=adjustments.ministral),
+    "mpt": Architecture("mpt", keys={**CLIP, "attention.max_alibi_bias": "alibi_bias_max"}, adjust=adjustments.mpt),
     "nemotron": Architecture("nemotron", spread_rotary, partial="partial_rotary_factor"),
     "nemotron_h": Architecture(
         "nemotron_h",
@@ -345,14 +323,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "olmo2",
         layer={"attention_norm": "", "ffn_norm": "", **BOTH_SIDES, **HEAD_NORMS},
         keys={**WINDOW, "rope.freq_base_swa": "rope_local_base_freq"},
-        adjust=adjust_olmo,
+        adjust=adjustments.olmo,
     ),
-    "olmoe": Architecture("olmoe", layer=HEAD_NORMS, keys=EXPERTS, adjust=adjust_experts),
+    "olmoe": Architecture("olmoe", layer=HEAD_NORMS, keys=EXPERTS, adjust=adjustments.experts),
     "phi2": Architecture("phi", spread_rotary, layer={"ffn_norm": ""}, partial="partial_rotary_factor"),
     "phi3": Architecture("phi3", spread_rotary, keys=WINDOW, partial="partial_rotary_factor"),
-    "phimoe": Architecture("phimoe", keys={**EXPERTS, **WINDOW}, adjust=adjust_experts),
+    "phimoe": Architecture("phimoe", keys={**EXPERTS, **WINDOW}, adjust=adjustments.experts),
     "qwen2": Architecture("qwen2"),
-    "qwen2moe": Architecture("qwen2_moe", keys=EXPERTS, adjust=adjust_experts),
+    "qwen2moe": Architecture("qwen2_moe", keys=EXPERTS, adjust=adjustments.experts),
     "qwen2vl": Architecture("qwen2_vl"),
     "qwen3": Architecture("qwen3", layer=HEAD_NORMS),
     "qwen35": Architecture(
@@ -366,10 +344,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "qwen3_5_moe_text",
         layer=DELTA_NET,
         keys={**states.SIZES, **EXPERTS, **GUESSING},
-        adjust=adjust_qwen,
+        adjust=adjustments.qwen,
         partial="partial_rotary_factor",
     ),
-    "qwen3moe": Architecture("qwen3_moe", layer=HEAD_NORMS, keys=EXPERTS, adjust=adjust_experts),
+    "qwen3moe": Architecture("qwen3_moe", layer=HEAD_NORMS, keys=EXPERTS, adjust=adjustments.experts),
     "qwen3vl": Architecture("qwen3_vl", layer=HEAD_NORMS),
     "seed_oss": Architecture("seed_oss", layer={"ffn_norm": "blk.{}.post_attention_norm"}),
     "smollm3": Architecture("smollm3", halve_rotary),
@@ -380,7 +358,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys={"use_parallel_residual": "use_parallel_residual"},
         partial="partial_rotary_factor",
     ),
-    "starcoder": Architecture("gpt_bigcode", adjust=adjust_starcoder),
+    "starcoder": Architecture("gpt_bigcode", adjust=adjustments.starcoder),
     "starcoder2": Architecture("starcoder2", keys=WINDOW),
     "t5": Architecture(
         "t5",

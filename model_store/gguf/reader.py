@@ -7,7 +7,7 @@ against the size of the file, so that a forged header can neither fill the memor
 import mmap
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
@@ -142,7 +142,7 @@ def parse(path: Path, cursor: Cursor, size: int) -> Header:
     alignment = metadata.get("general.alignment", ALIGNMENT)
     if type(alignment) is not int or not 0 < alignment <= LARGEST_ALIGNMENT or alignment & alignment - 1:
         raise Damage(f"its alignment (general.alignment) of {alignment!r} is none")
-    found: dict[str, tuple[Kind, tuple[int, ...], int]] = {}
+    found: dict[str, Entry] = {}
     for _ in range(tensors):
         name = named(cursor, "tensor", found)
         found[name] = described(path, cursor, name)
@@ -186,8 +186,8 @@ def numbers(cursor: Cursor, kind: int, count: int, key: str) -> np.ndarray:
     return np.frombuffer(cursor.take(count * dtype.itemsize, key), dtype)
 
 
-def described(path: Path, cursor: Cursor, name: str) -> tuple[Kind, tuple[int, ...], int]:
-    """The kind, the shape and the offset of the tensor `name`."""
+def described(path: Path, cursor: Cursor, name: str) -> Entry:
+    """The tensor `name`, which starts so far behind the first."""
     count = cursor.number("I", f"the dimensions of {name}")
     if not 0 < count <= DIMENSIONS:
         raise Damage(f"the tensor {name} has {count:,} dimensions")
@@ -203,21 +203,20 @@ def described(path: Path, cursor: Cursor, name: str) -> tuple[Kind, tuple[int, .
     kind = KINDS[number]
     if 0 in shape or shape[-1] % kind.block:
         raise Damage(f"the tensor {name} has the shape {shape}, which its type {kind.name} cannot have")
-    return kind, shape, offset
+    return Entry(kind, shape, offset)
 
 
-def placed(
-    found: Mapping[str, tuple[Kind, tuple[int, ...], int]], *, start: int, alignment: int, size: int
-) -> dict[str, Entry]:
+def placed(found: Mapping[str, Entry], *, start: int, alignment: int, size: int) -> dict[str, Entry]:
     """The tensors, which follow each other without overlap from byte `start` on, up to the file's `size`."""
     entries, end = {}, 0
-    for name, (kind, shape, offset) in found.items():
-        if offset != end:
-            raise Damage(f"the tensor {name} should begin at byte {end:,} of the data and has the offset {offset:,}")
-        end += kind.size * (prod(shape) // kind.block)
+    for name, entry in found.items():
+        if entry.start != end:
+            says = f"should begin at byte {end:,} of the data and has the offset {entry.start:,}"
+            raise Damage(f"the tensor {name} {says}")
+        end += entry.kind.size * (prod(entry.shape) // entry.kind.block)
         if start + end > size:
             raise Damage(f"the tensor {name} should end at byte {start + end:,} and the file has {size:,}")
-        entries[name] = Entry(kind, shape, start + offset)
+        entries[name] = replace(entry, start=start + entry.start)
         end = aligned(end, alignment)
     return entries
 

@@ -1,52 +1,36 @@
 """The weights of a GGUF file: read and made float one at a time, or kept as the integers they are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from backends.decoder import Quantized
 from model_store.checkpoint import mxfp4
-from model_store.checkpoint.tensor import Tensor
-from model_store.gguf.blocks import KINDS, Kind, dequantize, kept
+from model_store.checkpoint.tensor import Tensor, Told
+from model_store.gguf.blocks import Kind, dequantize, kept
 from model_store.gguf.reader import Header
-
-PLAIN = KINDS[0]
 
 
 @dataclass(frozen=True)
 class GgufTensor(Tensor):
     """A tensor whose numbers are in blocks; it reads as float32, `dtype`, which is exact."""
 
-    kind: Kind = PLAIN
+    kind: Kind = field(kw_only=True)
 
     def raw(self) -> np.ndarray:
         """Its bytes."""
-        count = self.stored_size(self.size)
-        return replace(self, dtype=np.dtype(np.uint8), shape=(count,), kind=PLAIN).stored()
+        size = self.stored_size(self.size)
+        return Tensor(self.path, self.modified, self.start, np.dtype(np.uint8), (size,)).read()
 
     def stored_size(self, count: int) -> int:
         return count // self.kind.block * self.kind.size
-
-    def stored(self) -> np.ndarray:
-        """The numbers as they lie in the file."""
-        return super().read()
 
     def quantized(self) -> Quantized | None:
         return kept(self.kind, self.raw(), self.shape[0]) if self.kind.bits and len(self.shape) == 2 else None
 
     def read(self) -> np.ndarray:
         return dequantize(self.kind, self.raw(), self.shape)
-
-
-@dataclass(frozen=True)
-class Told(Tensor):
-    """A tensor whose few numbers the file's keys have."""
-
-    numbers: tuple[float, ...] = ()
-
-    def read(self) -> np.ndarray:
-        return np.array(self.numbers, np.float32)
 
 
 def tensors_of(header: Header) -> dict[str, Tensor]:
@@ -63,11 +47,10 @@ def tensors_of(header: Header) -> dict[str, Tensor]:
 class Expanding(Tensor):
     """What keys and values of all heads are made with, which files have apart, the keys' matrices turned over."""
 
-    keys: Tensor | None = None
-    values: Tensor | None = None
+    keys: Tensor = field(kw_only=True)
+    values: Tensor = field(kw_only=True)
 
     def read(self) -> np.ndarray:
-        assert self.keys and self.values
         keys, values = self.keys.read().swapaxes(1, 2), self.values.read()  # (heads, elements of a head, rank)
         return np.concatenate([keys, values], axis=1).reshape(self.shape)
 

@@ -12,8 +12,7 @@ import numpy as np
 from model_store.errors import UnsupportedCheckpoint
 from model_store.gguf.reader import Header
 from model_store.tokenizers.merges import BYTE_PAIRS
-from model_store.tokenizers.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Piece, SentencePiece
-from model_store.tokenizers.special_tokens import AddedToken
+from model_store.tokenizers.sentencepiece import BYTE, NORMAL, UNKNOWN, Piece, SentencePiece
 from model_store.tokenizers.tokenizer import (
     QWEN_WORDS,
     Part,
@@ -255,12 +254,8 @@ def byte_pairs(header: Header, pieces: list[Piece], frame: dict[str, tuple[str, 
     vocabulary = {one.text: place for place, one in enumerate(pieces)}
     merges = merges_of(header, vocabulary)
     bpe = BYTE_PAIRS | {"ignore_merges": name in WHOLE_WORDS, "vocab": vocabulary, "merges": merges}
-    added = tuple(
-        AddedToken(place, one.text, special=one.kind == CONTROL)
-        for place, one in enumerate(pieces)
-        if one.kind in (CONTROL, USER_DEFINED)
-    )
-    return Parts(bpe, letters(prefix=True), ({"type": "NFC"},) if composed else (), WORDS[name], added, **frame)
+    normalizers: tuple[Part, ...] = ({"type": "NFC"},) if composed else ()
+    return Parts(bpe, letters(prefix=True), normalizers, WORDS[name], marked(pieces), **frame)
 
 
 def merges_of(header: Header, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from model_store.checkpoint.kept import Kept, joined, wider
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from model_store.gguf import gemma4, open_gguf
-from model_store.gguf.adjustments import adjust_deepseek
+from model_store.gguf.adjustments import deepseek
 from model_store.gguf.blocks import KINDS, dequantize, kept
 from model_store.gguf.reader import Header
 from model_store.gguf.vocabulary import COMPOSED, WORDS, tokenizer_files
@@ -152,7 +152,7 @@ def test_deepseek_s_keys_that_cannot_be_are_refused(changed: dict[str, object], 
     keys = {"key_length": 192, "qk_rope_head_dim": 64, "moe_intermediate_size": 48, "num_attention_heads": 4}
     keys["n_routed_experts"] = 8
     with pytest.raises(ValueError, match=says):
-        adjust_deepseek({**keys, "rope_scaling": None, **changed})
+        deepseek({**keys, "rope_scaling": None, **changed})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_glm_flash_is_known_by_its_sizes_as_its_files_do_not_tell_how_it_chooses
     keys = {"key_length": 256, "qk_rope_head_dim": 64, "moe_intermediate_size": 1536, "num_attention_heads": 20}
     config = {**keys, **sizes, "model_type": "deepseek_v2", "num_hidden_layers": 47, "n_routed_experts": 64}
     config["rope_scaling"] = None
-    adjust_deepseek(config)
+    deepseek(config)
     assert config["model_type"] == kind
 
 
