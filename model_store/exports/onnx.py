@@ -1,14 +1,14 @@
 """`onnx`: a model as onnxruntime-genai's model builder exports it, for that and for whatever runs ONNX graphs."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from backends import Progress
 from model_store.exports import ExportError, Finding, Source, decoders, option
-from model_store.files import optional_json, read_json
+from model_store.files import optional_json, read_json, write_json
 from model_store.tokenizers.special_tokens import special_tokens
+from model_store.tokenizers.tokenizer import ids_of
 
 SUMMARY = "a folder that onnxruntime-genai loads, with the graph for ONNX Runtime"
 PRECISIONS = ("f32", "int8", "int4")
@@ -49,8 +49,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
     precision = precision_of(source, options)
     genai.lower(source.decoder, source.weights(precision, on_progress), folder, precision)
     decoders.copy_published(source, folder)
-    settings = json.dumps(configuration(source), indent=2)
-    (folder / "genai_config.json").write_text(settings + "\n", "utf-8")
+    write_json(folder / "genai_config.json", configuration(source))
 
 
 def configuration(source: Source) -> dict[str, Any]:  # Any: JSON
@@ -88,7 +87,7 @@ def configuration(source: Source) -> dict[str, Any]:  # Any: JSON
 def end_tokens(source: Source) -> list[int]:
     """The tokens that end a reply, that of the tokenizer first."""
     content, role = read_json(source.tokenizer), special_tokens(source.folder).get("eos_token", "")
-    ids = {**vocabulary_of(content["model"])} | {one["content"]: one["id"] for one in content.get("added_tokens") or ()}
+    ids = ids_of(content["model"]) | {one["content"]: one["id"] for one in content.get("added_tokens") or ()}
     found: list[Any] = [ids.get(role)]
     for settings in optional_json(source.folder / "generation_config.json"), source.config:
         declared = settings.get("eos_token_id")
@@ -99,12 +98,6 @@ def end_tokens(source: Source) -> list[int]:
 def is_token(source: Source, number: object) -> bool:
     """Whether a number that the publisher gives is a token of the model."""
     return isinstance(number, int) and 0 <= number < source.decoder.vocab_size
-
-
-def vocabulary_of(model: dict[str, Any]) -> dict[str, int]:  # Any: JSON
-    """Tokens of a tokenizer.json and their ids."""
-    found = model.get("vocab") or {}
-    return found if isinstance(found, dict) else {text: place for place, (text, _) in enumerate(found)}
 
 
 def check(source: Source, folder: Path, options: Options) -> list[Finding]:

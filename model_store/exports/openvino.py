@@ -5,6 +5,7 @@ from pathlib import Path
 
 from backends import Progress
 from model_store.exports import Finding, Source, decoders, option
+from model_store.tokenizers.special_tokens import special_tokens, tokenizer_class
 
 SUMMARY = "a folder that openvino-genai loads, and what else reads optimum-intel's exports"
 NEEDS = "pip install openvino-genai openvino-tokenizers transformers"
@@ -42,22 +43,12 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
     export.export(source.decoder, source.weights(precision, on_progress), folder, precision)
     decoders.copy_published(source, folder)
     if not tokenizers.missing() and not divides_by_moses(source):
-        write_tokenizers(source, folder)
+        tokenizers.write(source.tokenizer, special_tokens(source.folder), folder)
 
 
 def divides_by_moses(source: Source) -> bool:
     """Whether the model's words are divided by Moses' rules, which no tokenizer.json and no graph has."""
-    from model_store.tokenizers.special_tokens import tokenizer_class
-
     return tokenizer_class(source.folder) == "BioGptTokenizer"
-
-
-def write_tokenizers(source: Source, folder: Path) -> None:
-    """Write the tokenizer's graphs."""
-    from backends.openvino import tokenizers
-    from model_store.tokenizers.special_tokens import special_tokens
-
-    tokenizers.write(source.tokenizer, special_tokens(source.folder), folder)
 
 
 def check(source: Source, folder: Path, options: Options) -> list[Finding]:

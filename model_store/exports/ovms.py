@@ -7,6 +7,7 @@ from pathlib import Path
 from backends import Progress
 from model_store.exports import ExportError, Source, decoders, openvino, option
 from model_store.files import optional_json, write_json
+from model_store.tokenizers.chat_template import chat_template
 
 SUMMARY = "a folder that OpenVINO Model Server serves: graphs, tokenizers, its configuration and start command"
 DEVICES = ("CPU", "GPU")
@@ -45,7 +46,8 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
     inside = folder / name
     inside.mkdir()
     openvino.write(source, inside, options, on_progress)
-    write_template(source, inside)
+    if (template := chat_template(source.folder)) is not None:  # wherever its publisher keeps that
+        (inside / "chat_template.jinja").write_text(template, "utf-8")
     write_generation_config(source, inside)
     (inside / "graph.pbtxt").write_text(GRAPH.format(device=options.device), "utf-8")
     write_json(folder / "config.json", {"model_config_list": [{"config": {"name": name, "base_path": name}}]})
@@ -56,14 +58,6 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
     asked = {"messages": [{"role": "user", "content": "Hello"}]} if source.model.chats else {"prompt": "Hello"}
     body = json.dumps({"model": name, **asked, "max_tokens": 32})
     (folder / "README.md").write_text(README.format(name=name, what=what, body=body), "utf-8")
-
-
-def write_template(source: Source, folder: Path) -> None:
-    """Write chat_template.jinja, where the model has a template, wherever its publisher keeps that."""
-    from model_store.tokenizers.chat_template import chat_template
-
-    if (template := chat_template(source.folder)) is not None:
-        (folder / "chat_template.jinja").write_text(template, "utf-8")
 
 
 def write_generation_config(source: Source, folder: Path) -> None:

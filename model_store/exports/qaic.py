@@ -4,7 +4,6 @@ The conventions are those of https://github.com/quic/efficient-transformers and 
 https://github.com/quic/cloud-ai-sdk. The compiler rounds weights by itself: what is written here is float32.
 """
 
-import json
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from backends import Progress
 from model_store.exports import ExportError, Finding, Source, option
 from model_store.exports.decoders import copy_published, refuse_experts, require_decoder
+from model_store.files import write_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -221,11 +221,6 @@ compiles it to `qpc/{program_name(source, options)}`. The script takes `qaic-com
 A host fills the last piece of a prompt with tokens whose `position_ids` are -1, feeds every `past_...` with what came
 out as `past_..._RetainedState`, and takes the logits of the newest token.
 """
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write a file as the compiler reads it."""
-    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def check(source: Source, folder: Path, options: Options) -> list[Finding]:

@@ -15,12 +15,7 @@ from model_store.files import optional_json
 from model_store.tokenizers import sentencepiece
 from model_store.tokenizers.merges import BYTE_PAIRS, byte_pair_encoding
 from model_store.tokenizers.sentencepiece import CONTROL, NORMAL, UNUSED, USER_DEFINED, Piece, SentencePiece
-from model_store.tokenizers.special_tokens import (
-    AddedToken,
-    added_tokens,
-    special_tokens,
-    tokenizer_class,
-)
+from model_store.tokenizers.special_tokens import AddedToken, added_tokens, special_tokens, tokenizer_class
 
 REVISION = 1
 """To be raised when the same files are to give another tokenizer.json: what was made before is then made anew."""
@@ -258,9 +253,8 @@ def marked(pieces: Sequence[Piece]) -> tuple[AddedToken, ...]:
 
 def ids_of(model: Part) -> dict[str, int]:
     """Tokens of a model and their ids."""
-    if model["type"] == "Unigram":
-        return {text: number for number, (text, _) in enumerate(model["vocab"])}
-    return dict(model["vocab"])
+    found = model.get("vocab") or {}
+    return dict(found) if isinstance(found, dict) else {text: number for number, (text, _) in enumerate(found)}
 
 
 def enter(model: Part, vocabulary: Mapping[str, int], added: Sequence[AddedToken], folder: Path) -> None:
