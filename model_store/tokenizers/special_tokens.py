@@ -12,33 +12,18 @@ from typing import Any
 from model_store.errors import UnsupportedCheckpoint
 from model_store.files import optional_json
 
-CLASSES = {
-    "biogpt": "BioGptTokenizer",
-    "codegen": "CodeGenTokenizer",
-    "gemma": "GemmaTokenizer",
-    "gemma2": "GemmaTokenizer",
-    "gemma3": "GemmaTokenizer",
-    "gemma3_text": "GemmaTokenizer",
-    "gpt2": "GPT2Tokenizer",
-    "gpt_bigcode": "GPT2Tokenizer",
-    "gpt_neo": "GPT2Tokenizer",
-    "gpt_neox": "GPTNeoXTokenizer",
-    "gptj": "GPT2Tokenizer",
-    "llama": "LlamaTokenizer",
-    "mistral": "LlamaTokenizer",
-    "mpt": "GPTNeoXTokenizer",
-    "mt5": "T5Tokenizer",
-    "opt": "GPT2Tokenizer",
-    "phi": "CodeGenTokenizer",
-    "phi3": "LlamaTokenizer",
-    "qwen2": "Qwen2Tokenizer",
-    "qwen2_5_vl": "Qwen2Tokenizer",
-    "qwen2_vl": "Qwen2Tokenizer",
-    "qwen3": "Qwen2Tokenizer",
-    "starcoder2": "GPT2Tokenizer",
-    "t5": "T5Tokenizer",
+MODELS = {
+    "BioGptTokenizer": "biogpt",
+    "CodeGenTokenizer": "codegen phi",
+    "GemmaTokenizer": "gemma gemma2 gemma3 gemma3_text",
+    "GPT2Tokenizer": "gpt2 gpt_bigcode gpt_neo gptj opt starcoder2",
+    "GPTNeoXTokenizer": "gpt_neox mpt",
+    "LlamaTokenizer": "llama mistral phi3",
+    "T5Tokenizer": "mt5 t5",
+    "Qwen2Tokenizer": "qwen2 qwen2_5_vl qwen2_vl qwen3",
 }
-"""The class of a model's tokenizer, by `model_type`, where the publisher names none."""
+"""The types of models, by the class of their tokenizer, where the publisher names none."""
+CLASSES = {kind: name for name, kinds in MODELS.items() for kind in kinds.split()}
 
 END_OF_TEXT = dict.fromkeys(("unk_token", "bos_token", "eos_token"), "<|endoftext|>")
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
