@@ -26,28 +26,25 @@ def latent_of(attention: Attention) -> Latent:
     return attention.latent
 
 
-def order(attention: Attention, turning: list[int]) -> list[int]:
+def order(attention: Attention) -> list[int]:
     """Where the elements of a head come from: those that turn are its last ones, and turn half a head apart here."""
-    count, still = len(turning), attention.head_dim - len(turning)
-    half = (attention.head_dim - count) // 2
-    places = [still + place for place in turning]
-    return [*places[: count // 2], *range(half), *places[count // 2 :], *range(half, still)]
+    count, still = latent_of(attention).turning, attention.head_dim - latent_of(attention).turning
+    half, turning = still // 2, [*range(still, attention.head_dim)]
+    return [*turning[: count // 2], *range(half), *turning[count // 2 :], *range(half, still)]
 
 
-def neighbours(attention: Attention) -> list[int]:
-    """The elements that turn, of which neighbours turn together."""
-    count = latent_of(attention).turning
-    return [*range(0, count, 2), *range(1, count, 2)]
+def halve_neighbours(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """From neighbours that turn together, the last elements of queries or all of a key's, to halves."""
+    size = min(len(values), attention.head_dim)
+    count = min(latent_of(attention).turning, size)  # fewer where the file is wrong, which is told by its shape
+    places = [*range(size - count), *range(size - count, size, 2), *range(size - count + 1, size, 2)]
+    return values.reshape(-1, size, *values.shape[1:])[:, places].reshape(values.shape)
 
 
-def turn_neighbours(values: np.ndarray, attention: Attention) -> np.ndarray:
+def spread_turning(values: np.ndarray, attention: Attention) -> np.ndarray:
     """Queries in the order of their heads here."""
-    return ordered(values, attention, neighbours(attention))
-
-
-def ordered(values: np.ndarray, attention: Attention, turning: list[int]) -> np.ndarray:
     heads = values.reshape(attention.heads, attention.head_dim, -1)
-    return heads[:, order(attention, turning)].reshape(values.shape)
+    return heads[:, order(attention)].reshape(values.shape)
 
 
 def to_latents(values: np.ndarray, attention: Attention) -> np.ndarray:
@@ -56,7 +53,7 @@ def to_latents(values: np.ndarray, attention: Attention) -> np.ndarray:
 
 
 def to_turning(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """The rows that make what turns, in neighbours, in the order of the keys here."""
+    """The rows that make what turns."""
     return values[latent_of(attention).rank :]
 
 
@@ -66,19 +63,15 @@ def amplified(values: np.ndarray, attention: Attention) -> np.ndarray:
     return values if gain == 1 else np.asarray(values, np.float32) * np.float32(gain)
 
 
-def expand_neighbours(values: np.ndarray, attention: Attention) -> np.ndarray:
+def expand(values: np.ndarray, attention: Attention) -> np.ndarray:
     """The matrix that makes keys and values of latents and of what turns, which is the same in all keys."""
-    return expanded(values, attention, neighbours(attention))
-
-
-def expanded(values: np.ndarray, attention: Attention, turning: list[int]) -> np.ndarray:
     latent, size = latent_of(attention), attention.head_dim
     still = size - latent.turning
     heads = values.reshape(attention.heads, still + latent.value, latent.rank)
     keys, made = np.zeros((2, attention.heads, size, latent.rank + latent.turning), values.dtype)
     keys[:, :still, : latent.rank], keys[:, still:, latent.rank :] = heads[:, :still], np.eye(latent.turning)
     made[:, : latent.value, : latent.rank] = heads[:, still:]
-    return np.concatenate([keys[:, order(attention, turning)], made]).reshape(-1, latent.rank + latent.turning)
+    return np.concatenate([keys[:, order(attention)], made]).reshape(-1, latent.rank + latent.turning)
 
 
 def widened(values: np.ndarray, attention: Attention) -> np.ndarray:
@@ -93,11 +86,11 @@ def widened(values: np.ndarray, attention: Attention) -> np.ndarray:
 LATENT: dict[str, Stored] = {
     "kv_down_proj": (SHARED, to_latents),
     "kv_down_norm": "layers.{}.self_attn.kv_a_layernorm",
-    "k_turning_proj": (SHARED, to_turning),
-    "kv_up_proj": ("layers.{}.self_attn.kv_b_proj", expand_neighbours),
+    "k_turning_proj": (SHARED, to_turning, halve_neighbours),
+    "kv_up_proj": ("layers.{}.self_attn.kv_b_proj", expand),
     "q_down_proj?": ("layers.{}.self_attn.q_a_proj", amplified),
     "q_down_norm?": "layers.{}.self_attn.q_a_layernorm",
-    "q_proj": ("layers.{0}.self_attn.q_proj=layers.{0}.self_attn.q_b_proj", turn_neighbours),
+    "q_proj": ("layers.{0}.self_attn.q_proj=layers.{0}.self_attn.q_b_proj", halve_neighbours, spread_turning),
     "o_proj": ("layers.{}.self_attn.o_proj", widened),
 }
 LAYER = {

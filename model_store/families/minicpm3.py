@@ -1,35 +1,16 @@
-"""MiniCPM3: DeepSeek's latents without experts, and the factors of Granite, of which one follows from the layers."""
+"""MiniCPM3: DeepSeek's latents, in which halves turn, without experts; Granite's factors, one by the layers' count."""
 
-import numpy as np
-
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.families import deepseek_v2, given, granite, llama
 from model_store.families.llama import MODEL, PREFIX, UNUSED
 
 TIED = True
-
-
-def halves(attention: Attention) -> list[int]:
-    """The elements that turn, of which the first half turns with the second."""
-    return [*range(deepseek_v2.latent_of(attention).turning)]
-
-
-def turn_halves(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """Queries in the order of their heads here."""
-    return deepseek_v2.ordered(values, attention, halves(attention))
-
-
-def expand_halves(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """The matrix that makes keys and values."""
-    return deepseek_v2.expanded(values, attention, halves(attention))
-
-
 LAYER = {
     **{name: source for name, source in llama.LAYER.items() if name != "qkv_proj"},
     **deepseek_v2.LATENT,
-    "kv_up_proj": ("layers.{}.self_attn.kv_b_proj", expand_halves),
-    "q_proj": ("layers.{0}.self_attn.q_proj=layers.{0}.self_attn.q_b_proj", turn_halves),
+    "k_turning_proj": (deepseek_v2.SHARED, deepseek_v2.to_turning),
+    "q_proj": ("layers.{0}.self_attn.q_proj=layers.{0}.self_attn.q_b_proj", deepseek_v2.spread_turning),
 }
 
 

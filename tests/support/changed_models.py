@@ -119,6 +119,13 @@ def elements_in_turn(values: np.ndarray, attention: Attention) -> np.ndarray:
     return np.tile(values, (attention.head_dim, 1))
 
 
+def keys_rolled(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """Keys whose elements are one place farther in each head."""
+    keys, rest = np.split(deepseek_v2.expand(values, attention), [attention.heads * attention.head_dim])
+    rolled = np.roll(keys.reshape(attention.heads, attention.head_dim, -1), 1, axis=1)
+    return np.concatenate([rolled.reshape(keys.shape), rest])
+
+
 def turned(change: Callable[[Rope], Rope]) -> Change:
     """Other rotary positions where there are any."""
     return attention(lambda each: {"rope": each.rope and change(each.rope)})
