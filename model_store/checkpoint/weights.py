@@ -89,10 +89,17 @@ class Family(Protocol):
     def decoder(self, config: Config) -> Decoder: ...
 
 
-def of_expert(source: Stored, expert: int) -> Stored:
-    """The source of one expert's weight."""
-    written, *transforms = [source] if isinstance(source, str) else source
-    return str(written).replace("{1}", str(expert)), *transforms
+def written(source: Stored) -> str:
+    """The names of the tensors of a source, as they are written in a table."""
+    return source if isinstance(source, str) else str(source[0])
+
+
+def renamed(source: Stored, parts: Mapping[str, str]) -> Stored:
+    """The same source, in whose names these parts are called otherwise."""
+    names = written(source)
+    for part, called in parts.items():
+        names = names.replace(part, called)
+    return (names, *transforms) if (transforms := transforms_of(source)) else names
 
 
 def source_of_heads(source: Source, attention: Attention) -> Source:
@@ -149,7 +156,7 @@ class Canonical(Lazy):
             return {} if name in OF_ALL and not experts.shared else {layer + name: (source, number)}
         self.divide(source, number, experts.count)
         name = name.removeprefix("experts.")
-        return {f"{layer}experts.{i}.{name}": (of_expert(source, i), number) for i in range(experts.count)}
+        return {f"{layer}experts.{i}.{name}": (renamed(source, {"{1}": str(i)}), number) for i in range(experts.count)}
 
     def has(self, name: str) -> bool:
         """Whether the decoder has such a weight, as far as layers' own embeddings go."""
@@ -157,8 +164,7 @@ class Canonical(Lazy):
 
     def divide(self, source: Stored, layer: int, count: int) -> None:
         """Put the parts for each expert in the place of tensors that are lists of them."""
-        written = source if isinstance(source, str) else str(source[0])
-        lists = [name for name in written.replace("=", " ").split() if PART in name]
+        lists = [name for name in written(source).replace("=", " ").split() if PART in name]
         for part, prefix, end in product(lists, self.prefixes, (*KINDS, *BARE.values())):
             name = prefix + part.replace(PART, "").format(layer) + end
             if name not in self.tensors:
@@ -326,9 +332,9 @@ class Canonical(Lazy):
         """The names of the tensors of `source`, without the prefix."""
         if callable(source):
             return []
-        written = source if isinstance(source, str) else str(source[0])
         block = self.blocks.get(layer, 0)
-        return [name.replace("=", kind + "=") + kind for name in written.format(layer, "", block, block + 1).split()]
+        names = written(source).format(layer, "", block, block + 1).split()
+        return [name.replace("=", kind + "=") + kind for name in names]
 
     def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:
         """The tensors of `source` with their copies, all or none of them."""

@@ -12,7 +12,7 @@ from backends.decoder import Attention, Decoder, ExpertMatrices, Rope, Weight, W
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.tensor import Tensor, Told
 from model_store.checkpoint.weights import Stored as Names
-from model_store.checkpoint.weights import transforms_of
+from model_store.checkpoint.weights import transforms_of, written
 from model_store.errors import UnsupportedCheckpoint
 from model_store.exports import Source
 from model_store.gguf.architectures import ARCHITECTURES, GgufFamily
@@ -325,7 +325,7 @@ def read_again(source: Source, keys: dict[str, Value]) -> Decoder:
 
 def written_names(decoder: Decoder, names: Names, layer: int) -> list[str]:
     """The names of tensors in a source, of this layer: the second one where a layer with experts has another."""
-    found = (names if isinstance(names, str) else str(names[0])).replace("[{1}]", "").format(layer).split()
+    found = written(names).replace("[{1}]", "").format(layer).split()
     chooses = decoder.experts is not None and layer in decoder.experts.layers
     return [name.split("=")[-1 if chooses else 0] for name in found]
 

@@ -2,16 +2,10 @@
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.families import llama, windows, with_windows
+from model_store.families import apertus, llama, windows, with_windows
 from model_store.families.llama import LAYER, MODEL, PREFIX, TIED, UNUSED
 
-SCALING: Config = {
-    "rope_type": "llama3",
-    "factor": 16.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
+SCALING: Config = {**apertus.SCALING, "factor": 16.0}
 """How positions are scaled where config.json does not say."""
 
 

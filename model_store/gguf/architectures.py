@@ -16,10 +16,10 @@ from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import (
     Family,
     Source,
-    Stored,
     Transform,
     gates_alone,
     halve_rotary,
+    renamed,
     spread_rotary,
     without_gates,
 )
@@ -169,22 +169,15 @@ SHORT: Mapping[str, Source] = {
 """Weights of LFM2, most of whose layers mix neighbours."""
 SHORT_MODEL = {"norm": "token_embd_norm", "embedding_norm?": ""}
 
-
-def renamed(source: Stored) -> Stored:
-    """The source of a weight of latents under the names that files have."""
-    written, *transforms = [source] if isinstance(source, str) else source
-    name = str(written)
-    for ours, theirs in {
-        "layers.{}.self_attn.": "blk.{}.attn_",
-        "layers.{0}.self_attn.": "blk.{0}.attn_",
-        "_proj_with": "",
-        "_proj": "",
-        "layernorm": "norm",
-        "attn_o": "attn_output",
-    }.items():
-        name = name.replace(ours, theirs)
-    return (name, *transforms) if transforms else name
-
+OF_LATENTS = {
+    "layers.{}.self_attn.": "blk.{}.attn_",
+    "layers.{0}.self_attn.": "blk.{0}.attn_",
+    "_proj_with": "",
+    "_proj": "",
+    "layernorm": "norm",
+    "attn_o": "attn_output",
+}
+"""Parts of the publisher's names of what latents are made with, and what llama.cpp calls them."""
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "afmoe": Architecture(
@@ -210,7 +203,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         layer={
             "qkv_proj": "",
             "choice_bias?": "blk.{}.exp_probs_b.bias",
-            **{name: renamed(source) for name, source in deepseek_v2.LATENT.items()},
+            **{name: renamed(source, OF_LATENTS) for name, source in deepseek_v2.LATENT.items()},
         },
         keys={**LATENTS, **GUESSING},
         adjust=adjustments.deepseek,
@@ -301,7 +294,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "llama": Architecture("llama", halve_rotary, keys={**EXPERTS, **WINDOW}, adjust=adjustments.llama),
     "minicpm3": Architecture(
         "minicpm3",
-        layer={"qkv_proj": "", **{name: renamed(minicpm3.LAYER[name]) for name in deepseek_v2.LATENT}},
+        layer={"qkv_proj": "", **{name: renamed(minicpm3.LAYER[name], OF_LATENTS) for name in deepseek_v2.LATENT}},
         keys=LATENT_SIZES,
         adjust=adjustments.minicpm,
         latent=True,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.weights import Family
+from model_store.checkpoint.weights import Family, Source, renamed
 
 KEYS = {
     "decoder_block_count": "num_decoder_layers",
@@ -35,28 +35,20 @@ NAMES = {
 }
 """Parts of the publisher's names, and what llama.cpp calls them."""
 
-Sources = Mapping[str, str]
+Table = Mapping[str, Source]
 """Where weights are, by their canonical names."""
 
 
-def tables(family: Family, config: Config) -> tuple[Sources, Sources, tuple[str, ...]]:
+def tables(family: Family, config: Config) -> tuple[Table, Table, tuple[str, ...]]:
     """MODEL, LAYER and UNUSED of a family by the names of GGUF files, where a gate lies beside what is there anyway."""
     gated = config["feed_forward_proj"] != "relu"
-    layer = {name: str(source) for name, source in family.LAYER.items() if gated or not name.endswith("gate_up_proj?")}
-    model = {name: str(source) for name, source in family.MODEL.items()}
-    return renamed(model), renamed(layer), tuple(map(rename, family.UNUSED))
+    layer = {name: source for name, source in family.LAYER.items() if gated or not name.endswith("gate_up_proj?")}
+    return renamed_all(family.MODEL), renamed_all(layer), tuple(str(renamed(one, NAMES)) for one in family.UNUSED)
 
 
-def renamed(table: Sources) -> Sources:
+def renamed_all(table: Table) -> Table:
     """A table of the publisher's names with those of GGUF files."""
-    return {name: rename(source) for name, source in table.items()}
-
-
-def rename(source: str) -> str:
-    """Where a weight is in a GGUF file, of where its publisher has it."""
-    for part, called in NAMES.items():
-        source = source.replace(part, called)
-    return source
+    return {name: source if callable(source) else renamed(source, NAMES) for name, source in table.items()}
 
 
 def seen(names: Collection[str]) -> dict[str, Any]:
