@@ -34,6 +34,8 @@ def above(least: float, most: float, says: str) -> Kind:
     return Kind(says, lambda value: is_number(value) and least < value <= most)
 
 
+SIZE = Kind("a whole number, 1 or more", lambda value: is_whole(value) and value >= 1)
+SIZE_OR_NONE = Kind("a whole number, 0 or more", lambda value: is_whole(value) and value >= 0)
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 TEXT = Kind("a text", lambda value: isinstance(value, str))
 TEXTS = Kind("a list of texts", each(lambda value: isinstance(value, str)))
@@ -43,14 +45,13 @@ EPSILON = above(0, 1, "a number above 0, and 1 at most")
 BASE = above(1, 1e15, "a number above 1")
 SHARE = Kind("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
 CAP = Kind("a number, not below 0", lambda value: is_number(value) and 0 <= value <= 1e15)
-WINDOW = Kind("a whole number, not below 0", lambda value: is_whole(value) and value >= 0)
 FACTORS = Kind("a list of numbers above 0", each(POSITIVE.fits))
 FIELDS = Kind("fields and their values", lambda value: isinstance(value, dict))
 TOKEN = Kind("the number of a token", lambda value: is_whole(value) and -1 <= value <= 1 << 31)
 TOKENS = Kind("the number of a token, or several", lambda value: TOKEN.fits(value) or each(TOKEN.fits)(value))
 PATTERN = Kind(
     "a list of kinds and how often they come",
-    each(lambda row: isinstance(row, list) and len(row) == 2 and TEXTS.fits(row[0]) and WINDOW.fits(row[1])),
+    each(lambda row: isinstance(row, list) and len(row) == 2 and TEXTS.fits(row[0]) and SIZE_OR_NONE.fits(row[1])),
 )
 PERIOD = Kind(
     "a number of layers, or letters such as LLLG",
@@ -69,37 +70,31 @@ BASES = Kind("a list of 0 and numbers above 1", each(lambda value: value == 0 or
 NUMBERS = Kind("a list of whole numbers", each(is_whole))
 
 NAMED: dict[str, Kind] = {
-    "activation activation_function dense_act_fn feed_forward_proj hidden_act hidden_activation rope_type type": TEXT,
-    "hybrid_override_pattern mamba_hidden_act mlp_hidden_act": TEXT,
+    "activation activation_function afn attn_type dense_act_fn feed_forward_proj hidden_act hidden_activation": TEXT,
+    "hybrid_override_pattern mamba_hidden_act mlp_hidden_act rope_type topk_method type": TEXT,
     "architectures attention_layers layer_types layers_block_type mlp_layer_types": TEXTS,
     "attention_types": PATTERN,
-    "attention_multiplier embedding_multiplier logit_scale logits_scaling residual_multiplier": MULTIPLIER,
-    "alibi_bias_max softmax_scale": MULTIPLIER,
-    "afn attn_type": TEXT,
-    "alpha attention_factor factor high_freq_factor low_freq_factor beta_fast beta_slow": POSITIVE,
-    "attn_logit_softcapping clip_qkv mscale mscale_all_dim final_logit_softcapping": CAP,
-    "alibi new_decoder_architecture parallel_attn": FLAG,
-    "attention_k_eq_v enable_moe_block": FLAG,
+    "alibi_bias_max attention_multiplier embedding_multiplier logit_scale logits_scaling": MULTIPLIER,
+    "residual_multiplier route_scale routed_scaling_factor scale_depth scale_emb softmax_scale": MULTIPLIER,
+    "alpha attention_factor beta_fast beta_slow factor high_freq_factor long_mscale low_freq_factor": POSITIVE,
+    "query_pre_attn_scalar short_mscale swiglu_alpha swiglu_limit": POSITIVE,
+    "attn_logit_softcapping clip_qkv final_logit_softcapping mscale mscale_all_dim": CAP,
+    "alibi attention_k_eq_v do_layer_norm_before enable_moe_block is_gated_act multi_query mup_enabled": FLAG,
+    "new_decoder_architecture norm_topk_prob parallel_attn rope_interleave scale_attn_by_inverse_layer_idx": FLAG,
+    "scale_attn_weights scale_decoder_outputs scale_embedding tie_word_embeddings truncate use_parallel_residual": FLAG,
+    "use_sliding_window": FLAG,
     "bos_token_id eos_token_id": TOKENS,
     "decoder_start_token_id pad_token_id": TOKEN,
-    "do_layer_norm_before is_gated_act multi_query scale_attn_by_inverse_layer_idx scale_attn_weights": FLAG,
-    "scale_decoder_outputs scale_embedding tie_word_embeddings truncate use_parallel_residual use_sliding_window": FLAG,
     "layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon rms_norm_eps": EPSILON,
     "long_factor short_factor": FACTORS,
     "layer_rope_theta": BASES,
     "full_attn_idxs mlp_only_layers": NUMBERS,
     "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,
-    "mup_enabled norm_topk_prob rope_interleave": FLAG,
-    "route_scale routed_scaling_factor scale_depth scale_emb": MULTIPLIER,
-    "topk_method": TEXT,
-    "swiglu_alpha swiglu_limit": POSITIVE,
     "sliding_window_pattern": PERIOD,
-    "long_mscale short_mscale": POSITIVE,
     "partial_rotary_factor rotary_pct router_jitter_noise": SHARE,
-    "query_pre_attn_scalar": POSITIVE,
     "rope_local_base_freq rope_theta rotary_emb_base": BASE,
-    "attn_config rope_parameters rope_scaling text_config full_attention sliding_attention": FIELDS,
+    "attn_config full_attention rope_parameters rope_scaling sliding_attention text_config": FIELDS,
     "per_layer_config": LAYERS,
 }
 """What fields can be that are no sizes, by their names."""
@@ -138,9 +133,13 @@ SIZES_OR_NONE = {
 
 NESTED = {"attn_config", "full_attention", "rope_parameters", "rope_scaling", "sliding_attention", "text_config"}
 """Fields that hold fields."""
-KINDS = {field: kind for fields, kind in NAMED.items() for field in fields.split()}
 LIMITS = {field: limit for fields, limit in {**SIZES, **SIZES_OR_NONE}.items() for field in fields.split()}
-NONE = {field for fields in SIZES_OR_NONE for field in fields.split()}
+KINDS = {
+    field: kind
+    for table in (dict.fromkeys(SIZES, SIZE), dict.fromkeys(SIZES_OR_NONE, SIZE_OR_NONE), NAMED)
+    for fields, kind in table.items()
+    for field in fields.split()
+}
 NEVER_NULL = {
     "attention_multiplier", "attention_types", "embedding_multiplier", "first_k_dense_replace", "kv_lora_rank",
     "layer_norm_eps", "layer_norm_epsilon", "logit_scale", "logits_scaling", "max_window_layers",
@@ -175,11 +174,7 @@ def check_fields(config: Mapping[str, Any], file: str = "config.json") -> None:
             raise wrong(field, value, "something", file)
         if value is None:
             continue
-        if field in LIMITS:
-            least = 0 if field in NONE else 1
-            if not is_whole(value) or value < least:
-                raise wrong(field, value, f"a whole number, {least} or more", file)
-        elif field in KINDS and not KINDS[field].fits(value):
+        if field in KINDS and not KINDS[field].fits(value):
             raise wrong(field, value, KINDS[field].says, file)
         if field in NESTED:
             check_fields(value, file)
