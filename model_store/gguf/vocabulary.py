@@ -137,12 +137,8 @@ def files_of(header: Header) -> Files:
     roles = {
         role: pieces[place].text for role, key in ROLES.items() if (place := token_id(header, key, pieces)) is not None
     }
-    before = (
-        roles.get("bos_token"),
-        flag(header, "add_bos_token", kind in ("llama", "gemma4") or words_of(header) in BEGINNING),
-    )
-    after = roles.get("eos_token"), flag(header, "add_eos_token", kind == "t5")
-    frame = {"before": framing(before, "bos"), "after": framing(after, "eos")}
+    begins = kind in ("llama", "gemma4") or words_of(header) in BEGINNING
+    frame = {"before": framing(header, "bos", roles, begins), "after": framing(header, "eos", roles, kind == "t5")}
     parts = byte_pairs(header, pieces, frame) if kind == "gpt2" else sentence_pieces(header, pieces, frame)
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **roles}
     template = header.metadata.get(CHAT_TEMPLATE)
@@ -207,12 +203,13 @@ def flag(header: Header, name: str, default: bool) -> bool:
     return found
 
 
-def framing(wanted: tuple[str | None, bool], name: str) -> tuple[str, ...]:
-    """The post-processor that puts special tokens around every text."""
-    text, asked = wanted
-    if asked and text is None:
+def framing(header: Header, name: str, roles: Mapping[str, str], default: bool) -> tuple[str, ...]:
+    """The special token at the beginning (`bos`) or the end (`eos`) of every text, where there is to be one."""
+    if not flag(header, f"add_{name}_token", default):
+        return ()
+    if f"{name}_token" not in roles:
         raise ValueError(f"every text should have the {name} token, and none is named (tokenizer.ggml.{name}_token_id)")
-    return (text,) if asked and text is not None else ()
+    return (roles[f"{name}_token"],)
 
 
 def sentence_pieces(header: Header, pieces: list[Piece], frame: dict[str, tuple[str, ...]]) -> Parts:
