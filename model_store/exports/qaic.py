@@ -92,9 +92,10 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
 
     decoder = fitted(source, options)
     qaic.lower(decoder, source.weights("f32", on_progress), folder, flat=is_flat(source))
-    sizes = specializations(options)
-    write_json(folder / "specializations.json", {"specializations": [named(one) for one in sizes]})
-    write_json(folder / "specializations_flat.json", {"specializations": [as_texts(one) for one in sizes]})
+    flat = [{name: str(size) for name, size in one.items()} for one in specializations(options)]
+    named = [{"name": "Decode" if one["seq_len"] == "1" else "Prefill", "symbols": one} for one in flat]
+    write_json(folder / "specializations.json", {"specializations": named})
+    write_json(folder / "specializations_flat.json", {"specializations": flat})  # for compilers up to 1.21
     precision = "mxint8" if FORMATS[options.format][1] else "float16"
     states = [name + end for name in qaic.caches(decoder, flat=False) for end in ("", "_RetainedState")]
     entries = [f" - IOName: {name}\n   Precision: {precision}\n\n" for name in states]
@@ -125,16 +126,6 @@ def specializations(options: Options) -> list[dict[str, int]]:
     """The sizes of the programs: that which reads a prompt, and that which reads a token."""
     lengths = dict.fromkeys((options.prompt_len, 1))
     return [{"batch_size": 1, "seq_len": length, "ctx_len": options.ctx_len} for length in lengths]
-
-
-def as_texts(sizes: dict[str, int]) -> dict[str, str]:
-    """Sizes as compilers up to 1.21 read them."""
-    return {name: str(size) for name, size in sizes.items()}
-
-
-def named(sizes: dict[str, int]) -> dict[str, Any]:  # Any: JSON
-    """Sizes as compilers from 1.22 on read them."""
-    return {"name": "Decode" if sizes["seq_len"] == 1 else "Prefill", "symbols": as_texts(sizes)}
 
 
 def partition_file(options: Options) -> str:
