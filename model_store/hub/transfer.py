@@ -87,9 +87,11 @@ def fetch(
     fetching = Fetching(files, folder, open, patience or Patience())
     tracker = Tracker(files)
     try:
-        fetching.start()
-        while fetching.running():
-            on_transfer(tracker.look(fetching.counts(), fetching.fetched, fetching.note()))
+        for thread in fetching.threads:
+            thread.start()
+        while any(thread.is_alive() for thread in fetching.threads) or not fetching.failures.empty():
+            note = next(iter(list(fetching.waiting.values())), "")
+            on_transfer(tracker.look(fetching.counts(), fetching.fetched, note))
             with suppress(queue.Empty):
                 raise fetching.failures.get(timeout=LOOK)
         on_transfer(tracker.look(fetching.counts(), fetching.fetched))
@@ -122,22 +124,9 @@ class Fetching:
         workers = min(AT_ONCE, self.left.qsize())
         self.threads = [threading.Thread(target=self.work, name="fetching", daemon=True) for _ in range(workers)]
 
-    def start(self) -> None:
-        """Begin."""
-        for thread in self.threads:
-            thread.start()
-
-    def running(self) -> bool:
-        """Whether there is something to wait for."""
-        return any(thread.is_alive() for thread in self.threads) or not self.failures.empty()
-
     def counts(self) -> dict[str, int]:
         """Bytes that are there, by file."""
         return {name: part.length for name, part in list(self.parts.items())} | self.done
-
-    def note(self) -> str:
-        """The reason to wait, if there is one."""
-        return next(iter(list(self.waiting.values())), "")
 
     def stop(self) -> None:
         """End every request now, and keep what has come."""
