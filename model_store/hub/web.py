@@ -98,20 +98,6 @@ class Site:
         return (url.scheme, url.hostname, url.port) == (home.scheme, home.hostname, home.port)
 
 
-class Pace:
-    """How quickly a body comes: one that trickles never lets a connection time out."""
-
-    def __init__(self, stall: float):
-        self.stall, self.looked, self.arrived = stall, time.monotonic(), 0
-
-    def check(self) -> None:
-        """Raise TryAgain where hardly anything has arrived in the last `stall` seconds."""
-        if (passed := time.monotonic() - self.looked) > self.stall:
-            if self.arrived < LEAST * passed:
-                raise TryAgain(f"only {self.arrived:,} bytes came in {passed:.0f} seconds")
-            self.looked, self.arrived = time.monotonic(), 0
-
-
 class Answer:
     """The answer of a server; its body is read in chunks."""
 
@@ -119,16 +105,19 @@ class Answer:
         self.socket: socket.socket = connection.sock  # the connection forgets it when the server wants to close it
         self.connection, self.response, self.url = connection, final_response(connection), url
         self.status, self.reason, self.headers = self.response.status, self.response.reason, self.response.headers
-        self.pace = Pace(stall)
+        self.stall, self.looked, self.arrived = stall, time.monotonic(), 0
 
     def read(self) -> bytes:
         """The next bytes of the body; none at its end, be it the right one or not."""
-        self.pace.check()
+        if (passed := time.monotonic() - self.looked) > self.stall:  # one that trickles would never time out
+            if self.arrived < LEAST * passed:
+                raise TryAgain(f"only {self.arrived:,} bytes came in {passed:.0f} seconds")
+            self.looked, self.arrived = time.monotonic(), 0
         try:
             chunk = self.response.read1(CHUNK)
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:  # the last two: it was closed
             raise Unreached(f"the connection to {urlsplit(self.url).hostname} broke ({plain(error)})") from error
-        self.pace.arrived += len(chunk)
+        self.arrived += len(chunk)
         return chunk
 
     def whole(self, limit: int) -> bytes | None:
