@@ -417,6 +417,11 @@ def plus_one(values: np.ndarray, attention: Attention) -> np.ndarray:
     return np.asarray(values, np.float32) + 1
 
 
+def flat(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """A row, a column or a row for each group, as a vector."""
+    return values.reshape(-1)
+
+
 def flattened(values: np.ndarray, attention: Attention) -> np.ndarray:
     """A convolution of each channel alone keeps (channels, 1, width)."""
     return values.reshape(len(values), -1) if values.ndim > 1 else values

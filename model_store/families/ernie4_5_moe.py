@@ -2,20 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
-
-from backends.decoder import Attention, Decoder, Experts
+from backends.decoder import Decoder, Experts
 from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import flat
 from model_store.families import ernie4_5, glm4_moe, qwen2_moe
 from model_store.families.ernie4_5 import MODEL, PREFIX, TIED
 
 UNUSED = (".rotary_emb.inv_freq", "mtp_*")
-
-
-def flat(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """A row as a vector."""
-    return values.reshape(-1)
-
 
 LAYER = {
     **ernie4_5.LAYER,

@@ -1,10 +1,11 @@
 """GPT-NeoX and Pythia: rotary positions on part of each head, attention and feed-forward side by side."""
 
-from backends.decoder import Attention, Decoder
+from dataclasses import replace
+
+from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import group_heads, spread_rotary
-from model_store.families import activation
+from model_store.families import llama
 
 PREFIX = "gpt_neox."
 TIED = False
@@ -22,18 +23,11 @@ LAYER = {
 
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
-    heads, size = config["num_attention_heads"], config["hidden_size"]
-    head_dim = size // heads
-    spelled = {**config, "rope_theta": config.get("rotary_emb_base")}
-    turned = rope(spelled, head_dim, partial=config.get("rotary_pct", 0.25))
-    attention = Attention(heads, heads, head_dim, head_dim**-0.5, turned)
-    return Decoder(
-        layers=(attention,) * config["num_hidden_layers"],
-        hidden_size=size,
-        vocab_size=config["vocab_size"],
-        context_length=config["max_position_embeddings"],
+    spelled = {"rope_theta": config.get("rotary_emb_base"), "partial_rotary_factor": config.get("rotary_pct", 0.25)}
+    own = {**spelled, "num_key_value_heads": None, "head_dim": None}
+    return replace(
+        llama.decoder({"hidden_act": "gelu", **config, **own}, partial=0.25),
         norm="layer",
         epsilon=config.get("layer_norm_eps", 1e-5),
-        activation=activation(config.get("hidden_act", "gelu")),
         parallel=config.get("use_parallel_residual", True),
     )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from backends.decoder import Attention, DeltaNet
-from model_store.checkpoint.weights import Source
+from model_store.checkpoint.weights import Source, flat
 from model_store.families.granitemoehybrid import channels_first, queries_first, steps_alone
 
 KEYS = "ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank"
@@ -58,11 +58,6 @@ def adjust_blocks(config: dict[str, Any]) -> None:  # Any: config.json's
     config["layers_block_type"] = ["mlp" if one else kind for one, kind in zip(lengths, kinds, strict=True)]
     config["mamba_head_dim"] = take_values(config, BLOCK_SIZES) // config["mamba_num_heads"]
     config["layer_norm_epsilon"] = config["rms_norm_eps"]
-
-
-def flat(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """A column, or a row for each group, as a vector."""
-    return values.reshape(-1)
 
 
 def by_key(values: np.ndarray, how: DeltaNet, size: int) -> np.ndarray:
