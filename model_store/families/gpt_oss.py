@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Clamped, Decoder, Experts
+from backends.decoder import Attention, Clamped, Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import transpose
-from model_store.families import llama, windows, with_windows
+from model_store.families import llama, mixtral, windows, with_windows
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 
@@ -38,11 +38,6 @@ def decoder(config: Config) -> Decoder:
     same = llama.decoder({"head_dim": 64, "rms_norm_eps": 1e-5, **config, **turning})
     kinds = ["full_attention" if i % 2 else "sliding_attention" for i in range(len(same.layers))]
     each = windows(config, kinds, config.get("sliding_window", 128))
-    experts = Experts(
-        layers=tuple(range(len(same.layers))),
-        count=config.get("num_local_experts", 128),
-        chosen=config.get("num_experts_per_tok", 4),
-        size=config["intermediate_size"],
-        clamped=Clamped(config.get("swiglu_alpha", 1.702), config.get("swiglu_limit", 7.0)),
-    )
-    return replace(with_windows(same, each), experts=experts)
+    experts = mixtral.experts({"num_local_experts": 128, "num_experts_per_tok": 4, **config}, len(same.layers))
+    clamped = Clamped(config.get("swiglu_alpha", 1.702), config.get("swiglu_limit", 7.0))
+    return replace(with_windows(same, each), experts=replace(experts, clamped=clamped))
