@@ -446,8 +446,10 @@ def skip_two(values: np.ndarray, attention: Attention) -> np.ndarray:
 
 
 def group_heads(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """From q, k, v of each head in turn to all q, all k, all v."""
-    return values.reshape(attention.heads, 3, -1).swapaxes(0, 1).reshape(values.shape)
+    """From the queries, the key and the value of each key-value head in turn to all q, all k, all v."""
+    groups = values.reshape(attention.kv_heads, -1, attention.head_dim, *values.shape[1:])
+    parts = groups[:, :-2], groups[:, -2], groups[:, -1]
+    return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
 
 
 def halve_rotary(values: np.ndarray, attention: Attention) -> np.ndarray:

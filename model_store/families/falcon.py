@@ -1,10 +1,9 @@
 """Falcon: attention and feed-forward side by side, under one norm or two; each key-value head with its queries."""
 
-import numpy as np
-
 from backends.decoder import Attention, Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import rope
+from model_store.checkpoint.weights import group_heads
 from model_store.errors import UnsupportedCheckpoint
 from model_store.families import activation, field
 
@@ -13,17 +12,9 @@ TIED = True
 UNUSED = (".rotary_emb.inv_freq", ".maybe_rotary.inv_freq")
 MODEL = {"embedding": "word_embeddings", "norm": "ln_f", "lm_head": "lm_head"}
 
-
-def ungroup(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """From the queries, the key and the value of each key-value head in turn to all q, all k, all v."""
-    groups = values.reshape(attention.kv_heads, -1, attention.head_dim, *values.shape[1:])
-    parts = groups[:, :-2], groups[:, -2], groups[:, -1]
-    return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
-
-
 LAYER = {
     "attention_norm": "h.{0}.input_layernorm=h.{0}.ln_attn",
-    "qkv_proj": ("h.{}.self_attention.query_key_value", ungroup),
+    "qkv_proj": ("h.{}.self_attention.query_key_value", group_heads),
     "o_proj": "h.{}.self_attention.dense",
     "ffn_norm?": "h.{0}.ln_mlp=h.{0}.post_attention_layernorm",
     "up_proj": "h.{}.mlp.dense_h_to_4h",

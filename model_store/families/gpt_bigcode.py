@@ -2,22 +2,14 @@
 
 from dataclasses import replace
 
-import numpy as np
-
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import group_heads
 from model_store.families import gpt2
 from model_store.families.gpt2 import MODEL, PREFIX, TIED, UNUSED
 
-
-def split_qkv(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """With one key-value head q, k and v lie in this order; with one for each head they are interleaved."""
-    return values if attention.kv_heads == 1 else group_heads(values, attention)
-
-
 LAYER = {name: source if isinstance(source, str) else source[0] for name, source in gpt2.LAYER.items()} | {
-    "qkv_proj": ("h.{}.attn.c_attn", split_qkv)
+    "qkv_proj": ("h.{}.attn.c_attn", group_heads)
 }
 
 

@@ -18,9 +18,7 @@ from model_store.families import (
     apertus,
     codegen,
     deepseek_v2,
-    falcon,
     gemma4_text,
-    gpt_bigcode,
     gpt_oss,
     granitemoehybrid,
     lfm3,
@@ -378,7 +376,10 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     transforms.gates_alone: {case: ("attention_gate", queries_alone) for case in DELTAS},
     lfm3.of_each_element: {"lfm3": ("attention_gate*", elements_in_turn)},
     transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
-    transforms.group_heads: {case: ("*", None) for case in ("bloom", "gpt_neox", "persimmon")},
+    transforms.group_heads: {
+        **{case: ("*", None) for case in ("bloom", "gpt_bigcode-multi_head", "gpt_neox", "persimmon")},
+        **{case: ("*", None) for case in ("falcon-grouped", "falcon-sequential")},
+    },
     transforms.halve_rotary: {
         "gptj": ("*", transforms.spread_rotary),
         **{case: ("*", None) for case in ("codegen", "cohere", "cohere2", "ernie4_5", "ernie4_5_moe")},
@@ -406,9 +407,7 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     granitemoehybrid.queries_first: {case: ("qkvz_proj", state_as_read) for case in MAMBAS},
     granitemoehybrid.steps_alone: {case: ("rates_proj", first_steps) for case in MAMBAS},
     granitemoehybrid.channels_first: {case: ("convolution", None) for case in MAMBAS},
-    falcon.ungroup: {"falcon-grouped": ("*", None), "falcon-sequential": ("*", None)},
     codegen.order_qkv: {"codegen": ("*", None)},
-    gpt_bigcode.split_qkv: {"gpt_bigcode-multi_head": ("*", None)},
 }
 """How weights are changed while they are read -> the golden cases where that must be seen, and what is done instead."""
 CONTROLS |= {
