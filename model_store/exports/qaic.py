@@ -91,11 +91,12 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
     from backends.onnx import qaic
 
     decoder = fitted(source, options)
-    qaic.lower(decoder, source.weights("f32", on_progress), folder, flat=is_flat(source))
-    flat = [{name: str(size) for name, size in one.items()} for one in specializations(options)]
-    named = [{"name": "Decode" if one["seq_len"] == "1" else "Prefill", "symbols": one} for one in flat]
+    flat = source.model.family == "gpt_bigcode" and decoder.layers[0].kv_heads == 1  # caches lack an axis
+    qaic.lower(decoder, source.weights("f32", on_progress), folder, flat=flat)
+    sizes = [{name: str(size) for name, size in one.items()} for one in specializations(options)]
+    named = [{"name": "Decode" if one["seq_len"] == "1" else "Prefill", "symbols": one} for one in sizes]
     write_json(folder / "specializations.json", {"specializations": named})
-    write_json(folder / "specializations_flat.json", {"specializations": flat})  # for compilers up to 1.21
+    write_json(folder / "specializations_flat.json", {"specializations": sizes})  # for compilers up to 1.21
     precision = "mxint8" if FORMATS[options.format][1] else "float16"
     states = [name + end for name in qaic.caches(decoder, flat=False) for end in ("", "_RetainedState")]
     entries = [f" - IOName: {name}\n   Precision: {precision}\n\n" for name in states]
@@ -115,11 +116,6 @@ def fitted(source: Source, options: Options) -> "Decoder":
         replace(a, rope=a.rope and replace(a.rope, long=(), border=0)) for a in source.decoder.layers
     )  # texts beyond the border were refused
     return replace(source.decoder, layers=layers, context_length=options.ctx_len)
-
-
-def is_flat(source: Source) -> bool:
-    """Whether caches have no axis for their one head, as theirs of GPT-BigCode have none."""
-    return source.model.family == "gpt_bigcode" and source.decoder.layers[0].kv_heads == 1
 
 
 def specializations(options: Options) -> list[dict[str, int]]:
