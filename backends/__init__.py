@@ -19,7 +19,7 @@ NAMES = ("onnx", "openvino", "coreml")
 
 
 Progress = Callable[[str, float], None]
-"""Told what is being done, and what share of it is."""
+"""Told what is being done, and what share of it is, 0 to 1."""
 
 
 @dataclass(frozen=True)

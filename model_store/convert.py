@@ -1,11 +1,10 @@
 """From a checkpoint to a lowered model."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import backends
-from backends import quantize
+from backends import Progress, quantize
 from backends.decoder import Decoder, Lazy, Weight
 from backends.prebuilt import PRECISION, Prebuilt, write
 from model_store import families, gguf, prebuilt
@@ -54,9 +53,7 @@ def open_checkpoint(folder: Path) -> tuple[Checkpoint, Family, Decoder]:
         raise UnsupportedCheckpoint(f"{folder / 'config.json'} lacks a field or has a wrong one: {error}") from error
 
 
-def convert(
-    source: Path, target: Path, *, backend: str, precision: str, on_progress: Callable[[str, float], None] | None = None
-) -> None:
+def convert(source: Path, target: Path, *, backend: str, precision: str, on_progress: Progress | None = None) -> None:
     """Lower the checkpoint in `source` to the folder `target`, with one weight in memory at a time."""
     if (path := linked(source)) and path.suffix in prebuilt.BACKENDS:
         if (backend, precision) != (prebuilt.BACKENDS[path.suffix], PRECISION):
@@ -112,7 +109,7 @@ def expected_size(weights: Canonical, name: str) -> int:
 class Watched(Lazy):
     """The same weights, telling what part of their bytes has been lowered."""
 
-    def __init__(self, weights: Canonical | Kept, on_progress: Callable[[str, float], None], step: str = "lowering"):
+    def __init__(self, weights: Canonical | Kept, on_progress: Progress, step: str = "lowering"):
         self.table = self.weights = weights
         self.on_progress, self.step = on_progress, step
         self.sizes = {name: sum(tensor.nbytes for tensor in weights.parts(name)) for name in weights}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from backends import Progress
 from model_store.checkpoint.links import fingerprint, origin
 from model_store.disk import existing
 from model_store.errors import StoreError, UnsupportedCheckpoint
@@ -13,7 +14,7 @@ from model_store.hub import pulled
 from model_store.local.sources import Source, find
 from model_store.location import Location
 from model_store.models import StoredModel, check_new_name
-from model_store.store import Progress, Store
+from model_store.store import Store
 
 
 @dataclass(frozen=True)

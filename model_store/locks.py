@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from backends import Progress
 from model_store.disk import FULL, own
 from model_store.errors import StoreError
 from model_store.location import CHECKPOINTS, Location
@@ -30,8 +31,6 @@ PREFIX = ".unfinished-"
 """How the names of folders in the making begin."""
 LOCKED = 1 << 30
 """The byte that Windows locks, far from what others read."""
-
-OnProgress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Held:
             self.told = time.monotonic()
             self.write(Owner(self.owner.pid, self.owner.host, self.owner.since, self.owner.what, step, share))
 
-    def telling(self, on_progress: OnProgress | None) -> OnProgress:
+    def telling(self, on_progress: Progress | None) -> Progress:
         """A callback that tells the others and `on_progress`."""
 
         def tell(step: str, share: float) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import backends
+from backends import Progress
 from backends.suggest import suggest
 from model_store import runtime_caches, variants
 from model_store.checkpoint import links
@@ -28,9 +29,6 @@ BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 REMOVING = "removing"
 NAMES = ".names"
 """The name of the lock of those that are given, which no model has."""
-
-Progress = Callable[[str, float], None]
-"""Called with what is being done and the fraction of it that is done, 0 to 1."""
 
 
 class Store:

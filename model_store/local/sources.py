@@ -1,11 +1,11 @@
 """Models of a user's own, where they are: checkpoint folders, GGUF files and exported graphs, linked or copied."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from backends import Progress
 from model_store import prebuilt
 from model_store.checkpoint.links import LINK
 from model_store.errors import StoreError, UnsupportedCheckpoint
@@ -61,7 +61,7 @@ class Source:
             gguf.write_files(self.path, folder)
         return Source(folder).describe()
 
-    def write_copy(self, folder: Path, total: int, on_progress: Callable[[str, float], None]) -> None:
+    def write_copy(self, folder: Path, total: int, on_progress: Progress) -> None:
         """Copy it to `folder`: the file, the graph, or the files of the checkpoint folder."""
         single = not self.is_checkpoint and not self.is_export
         above = self.path if self.is_checkpoint else self.path.parent
