@@ -1,6 +1,7 @@
 """Whether a model fits this machine, about: before its weights are fetched."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,6 +12,8 @@ from backends.memory import memory as memory
 from model_store.checkpoint.checkpoint import DTYPES, HEADER_LIMIT, span
 from model_store.errors import UnsupportedCheckpoint
 
+HEADER_START = 1 << 16
+"""Bytes of a weights file that are read at first: most headers end there."""
 CONVERSATION = 4096
 """Tokens of context for which memory is reckoned."""
 RUNTIME = 200_000_000
@@ -26,8 +29,16 @@ class Weights:
     """Of each, in the checkpoint."""
 
 
-def read_header(name: str, size: int, header: bytes) -> Weights:
-    """The weights of a safetensors file of so many bytes, of which `header` is the JSON; its offsets must fit."""
+def read_header(name: str, size: int, start: Callable[[int], bytes]) -> Weights:
+    """The weights of a safetensors file of so many bytes, of which `start` gives as many of the first as it is asked.
+
+    The offsets in its header must fit.
+    """
+    found = start(HEADER_START)
+    length = int.from_bytes(found[:8], "little")
+    if not 2 <= length <= min(size - 8, HEADER_LIMIT):
+        raise UnsupportedCheckpoint(f"{name} has {size:,} bytes, and its header would have {length:,}")
+    header = (found if 8 + length <= len(found) else start(8 + length))[8 : 8 + length]
     try:
         entries: dict[str, Any] = json.loads(header)  # Any: parsed JSON
         entries.pop("__metadata__", None)
@@ -40,14 +51,6 @@ def read_header(name: str, size: int, header: bytes) -> Weights:
         raise UnsupportedCheckpoint(f"{name} has {size:,} bytes, and its header describes others")
     count = sum(prod(shape) for shape, _ in shapes)
     return Weights(count, 8 * sum(prod(shape) * dtype.itemsize for shape, dtype in shapes) // max(1, count))
-
-
-def header_size(name: str, file_size: int, start: bytes) -> int:
-    """The bytes of the header of a safetensors file that starts so."""
-    size = int.from_bytes(start[:8], "little")
-    if not 2 <= size <= min(file_size - 8, HEADER_LIMIT):
-        raise UnsupportedCheckpoint(f"{name} has {file_size:,} bytes, and its header would have {size:,}")
-    return size
 
 
 def lowered_size(parameters: int, precision: str) -> int:

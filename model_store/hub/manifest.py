@@ -29,11 +29,6 @@ def read_source(folder: Path) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name != "files"}
 
 
-def read_commit(folder: Path) -> str | None:
-    """The commit of the checkpoint in `folder`; None if there is none."""
-    return read_manifest(folder / MANIFEST).get("commit") if (folder / MANIFEST).exists() else None
-
-
 def read_files(folder: Path) -> list[Wanted]:
     """The files in the manifest of `folder`, which somebody may have edited."""
     if not (folder / MANIFEST).exists():
@@ -49,9 +44,12 @@ def read_files(folder: Path) -> list[Wanted]:
     return found
 
 
-def has_files(folder: Path, files: Sequence[Wanted]) -> bool:
-    """Whether each file is in `folder` with the size it should have."""
-    return all((folder / file.name).is_file() and (folder / file.name).stat().st_size == file.size for file in files)
+def is_here(folder: Path, commit: str, files: Sequence[Wanted]) -> bool:
+    """Whether the checkpoint in `folder` is of this commit, and each file there with the size it should have."""
+    there = ((folder / file.name, file.size) for file in files)
+    return read_source(folder).get("commit") == commit and all(
+        path.is_file() and path.stat().st_size == size for path, size in there
+    )
 
 
 def altered(folder: Path, what: str) -> StoreError:

@@ -29,8 +29,6 @@ from model_store.models import StoredModel, usual_precision
 CONFIG_LIMIT = 1 << 22
 """Bytes of config.json."""
 INDEX_LIMIT = 1 << 25
-HEADER_START = 1 << 16
-"""Bytes of a weights file that are read at first: most headers end there."""
 FACTS = (
     "size", "there", "precision", "precision_reason", "disk_needed", "disk_free", "memory_needed", "memory",
     "tokens_per_second", "problems",
@@ -127,7 +125,7 @@ class Plan:
 
         with writing(location.root), alone(location, "pulling", on_wait) as held:
             target = location.checkpoint
-            if manifest.read_commit(target) == source.commit and manifest.has_files(target, self.files):
+            if manifest.is_here(target, source.commit, self.files):
                 return target  # it was here, or another process was quicker
             folder = pulled.begin(location, self.origin, self.files)
             for digest, content in self.read.items():
@@ -233,10 +231,12 @@ class Ahead:
         """The weights that the header of a safetensors file describes."""
         if path := find_here(self.location, file):
             with suppress(OSError, UnsupportedCheckpoint):  # it has been damaged since, and will be fetched again
-                return described_by(file, lambda size: start_of(path, size))
-        return described_by(
-            file, lambda size: self.source.read(file, size, patience=self.patience, on_wait=self.on_wait)
-        )
+                return fit.read_header(file.name, file.size, lambda size: start_of(path, size))
+
+        def start(size: int) -> bytes:
+            return self.source.read(file, size, patience=self.patience, on_wait=self.on_wait)
+
+        return fit.read_header(file.name, file.size, start)
 
 
 @dataclass(frozen=True)
@@ -324,15 +324,6 @@ def weigh(files: list[Wanted], config: Config, weights_in: Callable[[Wanted], fi
     return weights if len(files) == 1 else fit.Weights(size * 8 // max(1, weights.bits), weights.bits)
 
 
-def described_by(file: Wanted, start: Callable[[int], bytes]) -> fit.Weights:
-    """The weights that the header of a safetensors file describes; `start` gives so many of its first bytes."""
-    found = start(HEADER_START)
-    end = 8 + fit.header_size(file.name, file.size, found)
-    if end > len(found):
-        found = start(end)
-    return fit.read_header(file.name, file.size, found[8:end])
-
-
 def start_of(path: Path, size: int) -> bytes:
     """The first bytes of a file."""
     with path.open("rb") as file:
@@ -352,7 +343,7 @@ def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:
 def count_here(location: Location, files: Sequence[Wanted], commit: str | None = None) -> dict[str, int]:
     """Bytes of each file that are here already, by name."""
     target = location.checkpoint
-    if commit and manifest.read_commit(target) == commit and manifest.has_files(target, files):
+    if commit and manifest.is_here(target, commit, files):
         return {file.name: file.size for file in files}
     return {file.name: count_arrived(location.partial, file) for file in files}
 
