@@ -6,15 +6,11 @@ say about a decoder is found by reading the keys again, before anything is writt
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from backends import Progress
 from model_store.errors import UnsupportedCheckpoint
 from model_store.exports import ExportError, Finding, Source, option
 from model_store.exports.decoders import compare_logits, require_decoder
-
-if TYPE_CHECKING:
-    from model_store.gguf.writer import Value
 
 SUMMARY = "one file that llama.cpp loads, and what stands on it"
 PRECISIONS = {"f32": 0, "f16": 1, "q8_0": 7}
@@ -47,7 +43,7 @@ def refuse(source: Source, options: Options) -> None:
     try:
         gguf_decoder.compare(source)
         gguf_decoder.refuse_biases(source)
-        tokenizer_keys(source)
+        gguf_decoder.tokenizer_keys(source)
     except (ValueError, UnsupportedCheckpoint) as error:
         raise ExportError(
             f"{source.model.name} cannot be a GGUF file: {error}; chatapp export onnx or openvino may do"
@@ -81,21 +77,8 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
             raise ExportError(f"{source.model.name} needs --precision f32: {error}") from error
         for name, values in gguf_decoder.stretches(source).items():
             writer.add(name, values, "F32")
-        writer.finish({**facts(source, options), **keys, **tokenizer_keys(source)})
-
-
-def facts(source: Source, options: Options) -> "dict[str, Value]":
-    """The keys that say what kind of file it is."""
-    from model_store.exports.gguf_decoder import architecture_of
-
-    found: dict[str, Value] = {
-        "general.architecture": architecture_of(source),
-        "general.type": "model",
-        "general.name": source.model.name,
-        "general.alignment": 32,
-        "general.file_type": PRECISIONS[options.precision],
-    }
-    return found | ({"general.quantization_version": 2} if options.precision == "q8_0" else {})
+        facts = gguf_decoder.facts(source, PRECISIONS[options.precision])
+        writer.finish({**facts, **keys, **gguf_decoder.tokenizer_keys(source)})
 
 
 def path_of(source: Source, folder: Path, options: Options) -> Path:
@@ -114,12 +97,3 @@ def check(source: Source, folder: Path, options: Options) -> list[Finding]:
     session = Session(decoder, Canonical(checkpoint, family, decoder))
     precision = {"q8_0": "int8-32"}.get(options.precision, options.precision)
     return [compare_logits(gguf_decoder.shortened(source, options.context), session, precision)]
-
-
-def tokenizer_keys(source: Source) -> "dict[str, Value]":
-    """The keys of the tokenizer."""
-    from model_store.exports.gguf_decoder import architecture_of
-    from model_store.gguf.vocabulary_keys import vocabulary_keys
-
-    name, rows = architecture_of(source), source.decoder.vocab_size
-    return vocabulary_keys(source.folder, source.tokenizer, architecture=name, rows=rows)

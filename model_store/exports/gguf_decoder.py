@@ -18,6 +18,7 @@ from model_store.exports import Source
 from model_store.gguf.architectures import ARCHITECTURES, GgufFamily
 from model_store.gguf.config import config_of
 from model_store.gguf.reader import Header
+from model_store.gguf.vocabulary_keys import vocabulary_keys
 from model_store.gguf.writer import Value
 
 NAMES = {
@@ -175,6 +176,24 @@ def rescaled(source: Source, keys: dict[str, Value]) -> dict[str, float]:
             norm = f"layers.{i}.q_norm"
             found[norm if norm in weights else f"layers.{i}.qkv_proj"] = own.scale / theirs.scale
     return found
+
+
+def facts(source: Source, kind: int) -> dict[str, Value]:
+    """The keys that say what kind of file it is."""
+    return {
+        "general.architecture": architecture_of(source),
+        "general.type": "model",
+        "general.name": source.model.name,
+        "general.alignment": 32,
+        "general.file_type": kind,
+        **({"general.quantization_version": 2} if kind > 1 else {}),  # with matrices in neither f32 nor f16
+    }
+
+
+def tokenizer_keys(source: Source) -> dict[str, Value]:
+    """The keys of the tokenizer."""
+    name, rows = architecture_of(source), source.decoder.vocab_size
+    return vocabulary_keys(source.folder, source.tokenizer, architecture=name, rows=rows)
 
 
 def decoder_keys(source: Source) -> dict[str, Value]:

@@ -14,8 +14,6 @@ from model_store.gguf.reader import Header, read_header
 from model_store.gguf.tensors import own_precision, tensors_of
 from model_store.gguf.vocabulary import tokenizer_files
 
-__all__ = ["GgufCheckpoint", "GgufFamily", "open_gguf", "write_files"]
-
 
 class GgufCheckpoint(Checkpoint):
     """A GGUF file as if it were a publisher's folder."""
