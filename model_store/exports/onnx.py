@@ -27,15 +27,10 @@ class Options:
     precision: str = option("", "f32, int8 or int4 (default: the model's own)", choices=PRECISIONS, metavar="P")
 
 
-def precision_of(source: Source, options: Options) -> str:
-    """The precision that is asked for, else the model's own; ExportError where it is none of the target's."""
-    return decoders.choose_precision(source, options.precision, PRECISIONS)
-
-
 def refuse(source: Source, options: Options) -> None:
     """Raise ExportError for what such graphs cannot have."""
     decoders.require_decoder(source, "the target onnx")
-    precision_of(source, options)
+    decoders.choose_precision(source, options.precision, PRECISIONS)
     decoders.refuse_long_positions(source)
     if len({(a.kv_heads, a.head_dim, a.kv_layer) for a in source.decoder.layers}) > 1:
         says = "layers with other heads than the first, or without keys of their own"
@@ -46,7 +41,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
     """Write the graph, genai_config.json, and what the publisher has beside the weights."""
     from backends.onnx import genai
 
-    precision = precision_of(source, options)
+    precision = decoders.choose_precision(source, options.precision, PRECISIONS)
     genai.lower(source.decoder, source.weights(precision, on_progress), folder, precision)
     decoders.copy_published(source, folder)
     write_json(folder / "genai_config.json", configuration(source))
@@ -106,4 +101,5 @@ def check(source: Source, folder: Path, options: Options) -> list[Finding]:
     from backends.prebuilt import Prebuilt
 
     graph = Prebuilt(str(folder / "model.onnx"), source.decoder.context_length)
-    return [decoders.compare_logits(source, PrebuiltSession(graph), precision_of(source, options))]
+    precision = decoders.choose_precision(source, options.precision, PRECISIONS)
+    return [decoders.compare_logits(source, PrebuiltSession(graph), precision)]
