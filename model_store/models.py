@@ -101,29 +101,24 @@ def is_name(name: str) -> bool:
     )
 
 
-def check_new_name(name: str) -> None:
-    """Refuse a name that no model can be given: some have one from before, and keep it."""
-    why = ""
+def fault_of(name: str) -> str:
+    """Why no model can be given this name; empty if one can. Some have such a name from before, and keep it."""
     if name == BUILTIN:
-        why = "it is that of the model that comes with chatapp"
-    elif name.casefold() in RESERVED:
-        why = "a folder of the store is called so"
-    elif not is_name(name):
-        why = "a name has letters, digits and signs but / \\ ~ and :, no dot in front, and 200 bytes at most"
-    elif name.startswith("-"):
-        why = "commands would take it for an option"
-    elif DEVICES.fullmatch(name):
-        why = "on Windows it means a device"
-    elif name.endswith((".", " ")) or name.startswith(" "):
-        why = "no file system keeps a dot at the end, or spaces around it, everywhere"
-    if why:
+        return "it is that of the model that comes with chatapp"
+    if name.casefold() in RESERVED:
+        return "a folder of the store is called so"
+    if not is_name(name):
+        return "a name has letters, digits and signs but / \\ ~ and :, no dot in front, and 200 bytes at most"
+    if name.startswith("-"):
+        return "commands would take it for an option"
+    if DEVICES.fullmatch(name):
+        return "on Windows it means a device"
+    if name.endswith((".", " ")) or name.startswith(" "):
+        return "no file system keeps a dot at the end, or spaces around it, everywhere"
+    return ""
+
+
+def check_new_name(name: str) -> None:
+    """Refuse a name that no model can be given."""
+    if why := fault_of(name):
         raise StoreError(f"{name!r} cannot be the name of a model: {why}; choose another")
-
-
-def is_new_name(name: str) -> bool:
-    """Whether a model can be given this name."""
-    try:
-        check_new_name(name)
-    except StoreError:
-        return False
-    return True

@@ -20,7 +20,7 @@ from model_store.files import read_manifest, write_json
 from model_store.local.other_apps import Places
 from model_store.location import IMPORTED, MANIFEST, Location
 from model_store.locks import Held, Owner, alone, sweep, unfinished, working_on
-from model_store.models import BUILTIN, StoredModel, Variant, is_name, is_new_name
+from model_store.models import BUILTIN, StoredModel, Variant, fault_of, is_name
 
 if TYPE_CHECKING:  # what it imports, listings do without
     from model_store.local.sources import Source
@@ -407,8 +407,7 @@ class Store:
         base = name = "".join(c if c.isalnum() or c in "-_." else "-" for c in wish).strip(".-")[:100] or "model"
         count = 1
         while (
-            name == BUILTIN
-            or not is_new_name(name)
+            fault_of(name)
             or any(pulled.is_here(Location(root, name)) for root in self.roots)
             or ((other := self.known(name)) and links.origin(other.folder) != source)
             or (not other and working_on(self.location(name)))  # a copy that is made, or a pull, will be called so
