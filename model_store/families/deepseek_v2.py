@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Experts, Latent
+from backends.decoder import Attention, Decoder, Latent
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, padded, rope, sharper
 from model_store.checkpoint.weights import Stored
@@ -99,6 +99,7 @@ LAYER = {
     **qwen2_moe.EXPERTS,
     **glm4_moe.FOR_ALL,
 }
+USUAL = {"first_k_dense_replace": 0, "moe_intermediate_size": 1407, "n_routed_experts": 64, "n_shared_experts": 2}
 
 
 def decoder(config: Config) -> Decoder:
@@ -108,16 +109,9 @@ def decoder(config: Config) -> Decoder:
         says = "with another choice of experts than Lite's (topk_method or norm_topk_prob in config.json)"
         raise UnsupportedCheckpoint(f"deepseek_v2 {says} is not supported")
     same = attend(config, llama.decoder(without_latents(config)))
-    experts = Experts(
-        layers=tuple(range(config.get("first_k_dense_replace", 0), len(same.layers))),
-        count=config.get("n_routed_experts", 64),
-        chosen=config.get("num_experts_per_tok") or 6,
-        size=config.get("moe_intermediate_size", 1407),
-        normalised=False,
-        scale=config.get("routed_scaling_factor", 1.0),
-        shared=config.get("n_shared_experts", 2) > 0,
-    )
-    return replace(same, experts=experts)
+    own = {"n_group": 1, "norm_topk_prob": False, "num_experts_per_tok": config.get("num_experts_per_tok") or 6}
+    experts = glm4_moe.experts({**USUAL, **config, **own, "topk_group": 1}, len(same.layers))
+    return replace(same, experts=replace(experts, scores="softmax"))
 
 
 def without_latents(config: Config) -> Config:
