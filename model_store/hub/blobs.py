@@ -7,7 +7,7 @@ the files in the models' folders are all there is.
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from model_store.disk import own
@@ -92,8 +92,6 @@ def is_whole(path: Path, wanted: Wanted) -> bool:
     return hash.hexdigest() == wanted.digest
 
 
-@contextmanager
-def alone_with_blobs(root: Path) -> Iterator[None]:
+def alone_with_blobs(root: Path) -> AbstractContextManager[object]:
     """Be the only one for a moment to say which blobs are needed, or to delete one."""
-    with alone(Location(root, BLOBS), "keeping files", lambda owner: None):
-        yield
+    return alone(Location(root, BLOBS), "keeping files", lambda owner: None)
