@@ -37,8 +37,6 @@ UNIMPORTANT = (
     "rope.dimension_sections",
 )
 """Keys that say what the tensors show, or what is so of every model that runs."""
-KINDS_OF_LAYERS = {True: "sliding_attention", False: "full_attention"}
-"""What config.json calls a layer that has a window, or none."""
 LONGEST = 1 << 24
 """Tokens of a context beyond which a file is not believed."""
 WIDEST = 1 << 12
@@ -86,7 +84,7 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
             continue
         found = header.metadata[key]
         if short == "attention.sliding_window_pattern" and isinstance(found, np.ndarray):
-            config["layer_types"] = [KINDS_OF_LAYERS[bool(near)] for near in found]
+            config["layer_types"] = ["sliding_attention" if near else "full_attention" for near in found]
         elif short == "attention.head_count_kv" and architecture.without_keys and isinstance(found, np.ndarray):
             config["layer_types"] = ["full_attention" if heads else architecture.without_keys for heads in found]
             config[known[short]] = the_one(key, found[found != 0])

@@ -95,11 +95,6 @@ class Cursor:
     def __init__(self, data: mmap.mmap):
         self.data, self.place = data, 0
 
-    @property
-    def left(self) -> int:
-        """Bytes that are still there."""
-        return len(self.data) - self.place
-
     def take(self, size: int, what: str) -> bytes:
         """The next bytes."""
         self.require(size, what)
@@ -108,8 +103,8 @@ class Cursor:
 
     def require(self, size: int, what: str) -> None:
         """Raise where fewer bytes are left than `what` needs."""
-        if size > self.left:
-            raise Damage(f"{what} at byte {self.place:,} needs {size:,} bytes, and the header can have {self.left:,}")
+        if size > (left := len(self.data) - self.place):
+            raise Damage(f"{what} at byte {self.place:,} needs {size:,} bytes, and the header can have {left:,}")
 
     def number(self, kind: str, what: str) -> int:
         """The next whole number, of this format of struct."""
