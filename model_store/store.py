@@ -170,7 +170,7 @@ class Store:
         except Exception:
             for location in map(self.location, self.adopted):
                 with suppress(StoreError):  # one that another process works on has become its own
-                    if not location.partial.exists() and not self.read(location.name).variants:
+                    if not location.partial.exists() and not read_model(location.folder).variants:
                         self.remove_from(location)
             raise
 
@@ -367,7 +367,7 @@ class Store:
         manifest = self.location(name).manifest
         if manifest.exists():
             if read_manifest(manifest).get("fingerprint") == digest:
-                return self.read(name)
+                return read_model(manifest.parent)
             self.forget(name, digest)
             if self.renew(name, folder):
                 digest = links.fingerprint(folder)
@@ -392,10 +392,6 @@ class Store:
         """The model called `name` if it has a manifest, as that tells."""
         location = self.location(name)
         return read_model(location.folder) if os.path.exists(location.manifest) else None
-
-    def read(self, name: str) -> StoredModel:
-        """The model called `name` as its manifest tells."""
-        return read_model(self.folder(name))
 
     def name_for(self, source: Path, wish: str = "") -> str:
         """A name for the model at `source` that no other one has, near what is wished for."""

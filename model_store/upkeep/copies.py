@@ -9,7 +9,7 @@ from model_store.location import Location
 from model_store.locks import alone, unfinished
 from model_store.models import StoredModel, check_new_name
 from model_store.runtime_caches import PREFIX
-from model_store.store import Store
+from model_store.store import Store, read_model
 
 
 def copy(store: Store, name: str, new: str) -> StoredModel:
@@ -27,7 +27,7 @@ def copy(store: Store, name: str, new: str) -> StoredModel:
         shutil.rmtree(target, ignore_errors=True)  # of a copy that was stopped
         target.mkdir()
         lowered = here.folder.is_dir() and not model.export  # what stands for an export names its place
-        for variant in store.read(model.name).variants if lowered else ():
+        for variant in read_model(here.folder).variants if lowered else ():
             with unfinished(target) as made:
                 link_tree(variant.folder, made / "copy", but=PREFIX)
                 (made / "copy").rename(target / variant.folder.name)
