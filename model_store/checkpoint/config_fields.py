@@ -134,12 +134,8 @@ SIZES_OR_NONE = {
 NESTED = {"attn_config", "full_attention", "rope_parameters", "rope_scaling", "sliding_attention", "text_config"}
 """Fields that hold fields."""
 LIMITS = {field: limit for fields, limit in {**SIZES, **SIZES_OR_NONE}.items() for field in fields.split()}
-KINDS = {
-    field: kind
-    for table in (dict.fromkeys(SIZES, SIZE), dict.fromkeys(SIZES_OR_NONE, SIZE_OR_NONE), NAMED)
-    for fields, kind in table.items()
-    for field in fields.split()
-}
+EVERY = dict.fromkeys(SIZES, SIZE) | dict.fromkeys(SIZES_OR_NONE, SIZE_OR_NONE) | NAMED
+KINDS = {field: kind for fields, kind in EVERY.items() for field in fields.split()}
 NEVER_NULL = {
     "attention_multiplier", "attention_types", "embedding_multiplier", "first_k_dense_replace", "kv_lora_rank",
     "layer_norm_eps", "layer_norm_epsilon", "logit_scale", "logits_scaling", "max_window_layers",
