@@ -358,12 +358,7 @@ def retry_after(headers: Message) -> float | None:
     return None
 
 
-def patiently(
-    request: Callable[[], Value],
-    patience: Patience,
-    *,
-    on_wait: Callable[[str, float], None] = lambda reason, pause: None,
-) -> Value:
+def patiently(request: Callable[[], Value], patience: Patience, *, on_wait: Callable[[str, float], None]) -> Value:
     """Make a request until it succeeds; `on_wait` is told why and how long this waits."""
     answered = network = False
     for failures in range(1, patience.tries + 1):

@@ -242,7 +242,7 @@ def test_only_a_network_that_was_there_is_waited_for(reached: bool) -> None:
         raise next(failures)
 
     with pytest.raises(StoreError, match=f"no network, {3 if reached else 2} times in a row"):
-        web.patiently(request, QUICK)
+        web.patiently(request, QUICK, on_wait=lambda reason, pause: None)
 
 
 def test_what_the_system_says_of_the_network_is_told_from_a_host_that_is_down() -> None:
