@@ -13,6 +13,8 @@ from model_store.families import given, granite, granitemoeshared, kinds_of
 from model_store.families.granite import MODEL, PREFIX, TIED, UNUSED
 
 STATE = "layers.{0}.mamba"
+NAMED = {"attention": "full_attention", "mamba": "linear_attention"}
+"""What config.json calls kinds of layers, or has called them."""
 NO_LIMITS = [0.0, math.inf], [0.0, {"__float__": "Infinity"}]
 """How config.json says that steps are what they are: JSON has no name for the infinite."""
 
@@ -67,9 +69,8 @@ def decoder(config: Config) -> Decoder:
     config = given(config)
     same = granitemoeshared.decoder(config) if config.get("num_local_experts", 8) else granite.decoder(config)
     kinds = config.get("layer_types") or config.get("layers_block_type") or ["mamba"] * len(same.layers)
-    named = {"attention": "full_attention", "mamba": "linear_attention"}
     default = ["linear_attention"] * len(same.layers)
-    kinds = kinds_of({"layer_types": [named.get(kind, kind) for kind in kinds]}, default, "linear_attention")
+    kinds = kinds_of({"layer_types": [NAMED.get(kind, kind) for kind in kinds]}, default, "linear_attention")
     turns = config.get("position_embedding_type") == "rope"
     attending = same.layers[0] if turns else replace(same.layers[0], rope=None)
     of_kind = {"full_attention": attending}

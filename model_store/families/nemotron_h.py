@@ -10,7 +10,7 @@ from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import LIMITS
 from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import activation, given
-from model_store.families.granitemoehybrid import refuse_limits, state_weights
+from model_store.families.granitemoehybrid import NAMED, refuse_limits, state_weights
 
 PREFIX = "backbone.", "model."
 TIED = False
@@ -29,8 +29,6 @@ LAYER = {
 }
 BLOCKS = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
 """What the letters of `hybrid_override_pattern` mean."""
-EARLIER = {"mamba": "linear_attention", "attention": "full_attention"}
-"""What config.json has called kinds of blocks."""
 
 
 def decoder(config: Config) -> Decoder:
@@ -73,7 +71,7 @@ def blocks_of(config: Config) -> list[str]:
         raise UnsupportedCheckpoint("config.json has no layers_block_type, which says what each block is")
     if len(listed) > (most := LIMITS["num_hidden_layers"]):
         raise UnsupportedCheckpoint(f"config.json has {len(listed):,} blocks, and no model has more than {most:,}")
-    blocks = [EARLIER.get(kind, kind) for kind in listed]
+    blocks = [NAMED.get(kind, kind) for kind in listed]
     if "moe" in blocks:
         raise UnsupportedCheckpoint("blocks that mix experts without gates (moe) are not supported")
     if unknown := sorted({*blocks} - {*BLOCKS.values()}):
