@@ -97,7 +97,7 @@ def windows(config: Config, default: Sequence[str], window: int | None) -> list[
 
 
 def with_windows(same: Decoder, each: Sequence[int], ropes: tuple[Rope | None, Rope | None] | None = None) -> Decoder:
-    """The decoder whose layers have these windows, 0 for none, and positions as those without have them, and with."""
+    """The decoder whose layers have these windows, 0 for none; `ropes` are of layers without a window, and with one."""
     far, near = ropes or (same.layers[0].rope,) * 2
     layers = (replace(same.layers[0], window=window, rope=near if window else far) for window in each)
     return replace(same, layers=tuple(layers))
