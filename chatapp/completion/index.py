@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
@@ -307,13 +308,8 @@ def tell(segment: Segment, places: np.ndarray, before: bytes, *, least: int) -> 
     """What follows places, and how much before each is as `before` ends, of which `least` bytes are known to be."""
     text = segment.text
     for place, number in zip(places.tolist(), segment.numbers(places - 1).tolist(), strict=True):
-        low, high = least, min(len(before), place)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if text[place - middle : place] == before[-middle:]:
-                low = middle
-            else:
-                high = middle - 1
+        longer = range(least + 1, min(len(before), place) + 1)
+        same = least + bisect_left(longer, True, key=lambda n: text[place - n : place] != before[-n:])
         line = text[place : place + LINE].partition(b"\0")[0].partition(b"\n")[0]
-        length = low - sum(0x80 <= byte < 0xC0 for byte in before[len(before) - low :])
+        length = same - sum(0x80 <= byte < 0xC0 for byte in before[len(before) - same :])
         yield Occurrence(length, line.decode(errors="ignore"), segment.paths[number])

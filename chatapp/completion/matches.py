@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,16 +81,11 @@ def _choose_length(text: str, tail: str) -> int:
     """
     if len(tail) < LEAST or tail[-LEAST:] not in text:
         return 0
-    low, high = LEAST, len(tail)  # the count falls as the length grows
-    while low < high:
-        middle = (low + high) // 2
-        if text.count(tail[-middle:]) <= OCCURRENCES:
-            high = middle
-        else:
-            low = middle + 1
-    while tail[-low:] not in text:
-        low -= 1
-    return low
+    lengths = range(LEAST, len(tail))  # the count falls as the length grows
+    length = LEAST + bisect_left(lengths, True, key=lambda length: text.count(tail[-length:]) <= OCCURRENCES)
+    while tail[-length:] not in text:
+        length -= 1
+    return length
 
 
 def _count_same(text: str, start: int, tail: str, size: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -195,21 +196,9 @@ def measure_indentation(text: str) -> str:
 def find_change(old: bytes, new: bytes) -> tuple[int, int]:
     """How many bytes two texts begin with alike, and how many of the rest they end with alike."""
     shorter = min(len(old), len(new))
-    first = bisect_same(shorter, lambda n: old[:n] == new[:n])
-    last = bisect_same(shorter - first, lambda n: old[len(old) - n :] == new[len(new) - n :])
-    return first, last
-
-
-def bisect_same(most: int, same: Callable[[int], bool]) -> int:
-    """The largest number for which something holds, which holds for all smaller ones."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if same(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    first = bisect_left(range(1, shorter + 1), True, key=lambda n: old[:n] != new[:n])
+    rest = range(1, shorter - first + 1)
+    return first, bisect_left(rest, True, key=lambda n: old[len(old) - n :] != new[len(new) - n :])
 
 
 def point(text: bytes, place: int) -> tuple[int, int]:

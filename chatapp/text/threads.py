@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from threading import Thread
 from typing import TypeVar
 
@@ -13,22 +13,14 @@ Result = TypeVar("Result")
 
 def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
     """Do something in a thread that keeps no process from ending."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Result] = loop.create_future()
-
-    def settle(act: Callable[..., object], value: object) -> None:
-        if not done.done():
-            act(value)
+    done = Future[Result]()
+    done.set_running_or_notify_cancel()  # whoever cancels leaves the work, and does not end it
 
     def run() -> None:
         try:
-            result = work()
+            done.set_result(work())
         except BaseException as error:  # whoever waits is told
-            outcome: tuple[Callable[..., object], object] = done.set_exception, error
-        else:
-            outcome = done.set_result, result
-        with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-            loop.call_soon_threadsafe(settle, *outcome)
+            done.set_exception(error)
 
     Thread(target=run, name="work", daemon=True).start()
-    return done
+    return asyncio.wrap_future(done)
