@@ -2,6 +2,7 @@
 
 import argparse
 from argparse import Namespace
+from dataclasses import asdict
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import print_json
@@ -34,8 +35,6 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 
 def run(given: Namespace) -> int:
     """Print the figures, or forget them."""
-    from chatapp.completion.acceptance import as_json
-
     workspace = Workspace()
     kept = workspace.open_acceptance()
     if given.delete:
@@ -43,7 +42,7 @@ def run(given: Namespace) -> int:
         return 0
     summary = kept.summary()
     if given.json:
-        print_json(as_json(summary))
+        print_json({**asdict(summary), "share": summary.share})
         return 0
     if not summary.shown and not workspace.read_settings().completion_stats:
         raise InputError("nothing is kept; write completion_stats = true into settings.toml to begin")

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -118,8 +118,3 @@ class Acceptance:
         except FileNotFoundError:
             return False
         return True
-
-
-def as_json(summary: Summary) -> dict[str, object]:
-    """The figures by name."""
-    return {**asdict(summary), "share": summary.share}

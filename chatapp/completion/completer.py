@@ -106,8 +106,7 @@ class Completer:
     def _find(self, place: Place, wanted: Callable[[], bool]) -> tuple[list[Offer], float]:
         """Offers of one line, the best first, and the probability that none of them is right."""
         candidates = find_candidates(self.engine, place, wanted, matching=self.matching)
-        suffix = place.path.suffix.lower() if place.path else ""
-        weights = read_weights("model" if self.engine else "files", suffix)
+        weights = read_weights("model" if self.engine else "files", place.ending)
         ranked = rank(
             [judge(self._gate, place, each) if chance >= WORTH else each for chance, each in rank(candidates, weights)],
             weights,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import builtins
 import re
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from chatapp.completion.place import Place
-from chatapp.completion.syntax import BRACKETS, STRING, Syntax, list_keywords, load_grammar, name_language
+from chatapp.completion.syntax import STRING, Syntax, follow_brackets, list_keywords, load_grammar, name_language
 
 NAME = re.compile(r"[^\W\d]\w*")
 COMMENT = re.compile(r"#.*|//.*")
@@ -90,11 +89,11 @@ class Gate:
         unknown = tuple(find_unknown(place, begun, text))
         if reason := find_repetition(text, begun, rest, behind):
             return Verdict(reason, unknown)
-        line, path = begun + text + rest, place.path or Path()
-        if load_grammar(path.suffix.lower()) is None:
-            return Verdict("" if path.suffix.lower() in PROSE else find_imbalance(before, line), unknown)
+        line = begun + text + rest
+        if load_grammar(place.ending) is None:
+            return Verdict("" if place.ending in PROSE else find_imbalance(before, line), unknown)
         with self._lock:
-            parses = self._syntax.parses(path, before, line, behind)
+            parses = self._syntax.parses(place.ending, before, line, behind)
         return Verdict("" if parses else "it does not parse where it would stand", unknown)
 
 
@@ -127,23 +126,11 @@ def find_imbalance(before: str, line: str) -> str:
     if bare.count('"') % 2:
         return "its quotes do not match (there is no grammar here to say more)"
     opened = [letter for near in before[-LINES * 100 :].split("\n")[-LINES:] for letter in STRING.sub("", near)]
-    stack = close_brackets([], opened, strict=False)
-    if stack is None or close_brackets(stack, bare, strict=True) is None:
+    stack = list[str]()
+    follow_brackets(stack, opened)
+    if not follow_brackets(stack, bare):
         return "its brackets do not match (there is no grammar here to say more)"
     return ""
-
-
-def close_brackets(stack: list[str], letters: Iterable[str], *, strict: bool) -> list[str] | None:
-    """The brackets that wait to be closed; None, if `strict`, where another one is closed."""
-    for letter in letters:
-        if letter in BRACKETS:
-            stack.append(BRACKETS[letter])
-        elif letter in BRACKETS.values():
-            if stack and stack[-1] == letter:
-                stack.pop()
-            elif strict:
-                return None
-    return stack
 
 
 def find_unknown(place: Place, begun: str, text: str) -> list[str]:
@@ -152,11 +139,10 @@ def find_unknown(place: Place, begun: str, text: str) -> list[str]:
     start = word.start() if word else len(begun)
     bare = COMMENT.sub("", STRING.sub('""', begun[start:] + text))
     given = {match["named"] or match["assigned"] for match in DEFINED.finditer(f"{begun[:start]}{bare}")}
-    suffix = place.path.suffix.lower() if place.path else ""
-    given.update(KEY.findall(f"{begun[:start]}{bare}") if name_language(suffix) == "javascript" else ())
+    given.update(KEY.findall(f"{begun[:start]}{bare}") if name_language(place.ending) == "javascript" else ())
     before, after = place.prefix[: len(place.prefix) - len(begun) + start], place.suffix
     texts = [before, after, *(file.text for file in place.open_files)]
-    own = list_own(suffix)
+    own = list_own(place.ending)
     return [
         name
         for name in dict.fromkeys(NAME.findall(bare))

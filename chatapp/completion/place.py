@@ -64,6 +64,11 @@ class Place:
         object.__setattr__(self, "prefix", normalise(self.prefix))
         object.__setattr__(self, "suffix", normalise(self.suffix))
 
+    @property
+    def ending(self) -> str:
+        """The ending of the file's name, in small letters; empty where it has none."""
+        return self.path.suffix.lower() if self.path else ""
+
 
 def normalise(text: str) -> str:
     """A text with the line breaks that models and the folder know, and `?` for half a surrogate pair."""

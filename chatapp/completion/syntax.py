@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 
 from tree_sitter import Language, Node, Parser, Tree
 
@@ -125,13 +124,13 @@ class Syntax:
         self._tree: Tree | None = None
         self._window: tuple[int, Window | None] = -1, None
 
-    def parses(self, path: Path, before: str, line: str, behind: str) -> bool:
+    def parses(self, suffix: str, before: str, line: str, behind: str) -> bool:
         """Whether a line, or several, between what stands before and behind, adds no error, or only begins something.
 
         `before` ends with a line break, `behind` begins after one.
         """
-        grammar = load_grammar(path.suffix.lower())
-        around = self._around(path.suffix.lower(), grammar, before, behind) if grammar else None
+        grammar = load_grammar(suffix)
+        around = self._around(suffix, grammar, before, behind) if grammar else None
         if around is None:
             return True
         bodies, closers = BODIES[around.language], close(around.language, line)
@@ -262,6 +261,19 @@ def fits(around: Window, line: str, bodies: Sequence[str]) -> bool:
     return False
 
 
+def follow_brackets(stack: list[str], letters: Iterable[str]) -> bool:
+    """Keep on a stack what has to close the brackets that are open; whether none was closed that was not open."""
+    right = True
+    for letter in letters:
+        if letter in BRACKETS:
+            stack.append(BRACKETS[letter])
+        elif stack and letter == stack[-1]:
+            stack.pop()
+        elif letter in BRACKETS.values():
+            right = False
+    return right
+
+
 def close(language: str, text: str, behind: str = "") -> str:
     """What closes the strings, comments and brackets that a text leaves open, and that are not closed behind it."""
     own = HASH if language == "python" else SLASHES
@@ -270,11 +282,7 @@ def close(language: str, text: str, behind: str = "") -> str:
     if begun and ENDS[begun[0]] in behind:
         return ""
     stack = list[str]()
-    for letter in bare[: begun.start()] if begun else bare:
-        if letter in BRACKETS:
-            stack.append(BRACKETS[letter])
-        elif stack and letter == stack[-1]:
-            stack.pop()
+    follow_brackets(stack, bare[: begun.start()] if begun else bare)
     left = len(stack)
     for letter in own.sub("", behind):
         if letter in BRACKETS:

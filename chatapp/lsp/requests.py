@@ -47,11 +47,6 @@ class Requests(Generic[Answer]):
             older.answer.set_result(None)
         return request
 
-    @property
-    def waiting(self) -> int:
-        """How many requests wait."""
-        return len(self._waiting)
-
     def end(self, patience: float = 2.0) -> None:
         """Leave everything that is not answered; wait so many seconds at most for what is being done."""
         with self._changed:

@@ -197,7 +197,7 @@ def test_what_is_kept_of_the_last_place_changes_no_verdict() -> None:
         before, behind = "".join(f"{line}\n" for line in lines[:number]), "\n".join(lines[number:])
         said = chance.choice(["x = 1", "x = = 1", "    return 1", "if x:", ")", "'"])
         path = Path("a.py")
-        assert kept.parses(path, before, said, behind) == Syntax().parses(path, before, said, behind)
+        assert kept.parses(path.suffix, before, said, behind) == Syntax().parses(path.suffix, before, said, behind)
 
 
 def test_what_is_deep_or_long_or_no_text_breaks_nothing() -> None:
