@@ -27,8 +27,8 @@ from chatapp.text.units import table
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
+    from chatapp.completion.completer import Offer
     from chatapp.completion.index import FolderIndex
-    from chatapp.completion.offers import Offer
 
 DETAILS = """\
 MODEL is as for `run`, the default is builtin. FILE is the file, `-` or nothing is standard input;

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from chatapp.completion.offers import Offer
+from chatapp.completion.completer import Offer
 
 LIMIT = 1_000_000
 """Bytes of the file, above which the older half goes."""

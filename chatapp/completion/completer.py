@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from chatapp.completion.block import Block
-from chatapp.completion.candidates import Candidate, find_candidates, judge
+from chatapp.completion.candidates import Candidate, Source, find_candidates, judge
 from chatapp.completion.gate import Gate, is_word
-from chatapp.completion.offers import Offer
 from chatapp.completion.place import Place
 from chatapp.completion.ranker import rank, read_weights
 from chatapp.generation import Engine
@@ -19,6 +19,27 @@ WORTH = 0.02
 """The probability from which it is looked what speaks against a candidate."""
 SENSIBLE = 0.1
 """The probability from which a block that is asked for goes on with another line."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A text for the place."""
+
+    text: str
+    source: Source
+    """Where it was found first; the model where it stands nowhere."""
+    probability: float
+    """That it is, to the letter, what will be written."""
+    withheld: str = ""
+    """Why it is shown only when asked for; empty where it is shown unasked."""
+    path: Path | None = None
+    """The other file it was found in."""
+    candidate: Candidate | None = None
+    """What spoke for it."""
+
+    def begins_with(self, typed: str) -> bool:
+        """Whether what was typed is its beginning, and not all of it."""
+        return self.text.startswith(typed) and len(self.text) > len(typed)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from lsprotocol.types import (
     TextEdit,
 )
 
-from chatapp.completion.offers import Offer
+from chatapp.completion.completer import Offer
 from chatapp.lsp.shown import Numbered
 
 ACCEPTED = "chatapp.accepted"

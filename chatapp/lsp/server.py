@@ -17,8 +17,7 @@ from pygls.uris import to_fs_path
 
 from chatapp import __version__
 from chatapp.completion.acceptance import BLOCK, Acceptance, Way
-from chatapp.completion.completer import Completer
-from chatapp.completion.offers import Offer
+from chatapp.completion.completer import Completer, Offer
 from chatapp.completion.place import AFTER, BEFORE, OpenFile, Place
 from chatapp.generation import Engine
 from chatapp.lsp import settings

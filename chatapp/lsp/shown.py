@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
-from chatapp.completion.offers import Offer
+from chatapp.completion.completer import Offer
 from chatapp.completion.place import Place
 from chatapp.lsp.document import Document
 

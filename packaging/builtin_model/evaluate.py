@@ -26,8 +26,7 @@ from lines import KINDS, NPM, SETS, Case, Projects, draw_cases, has_npm, is_code
 from model import read_model
 from tokenizers import Tokenizer
 
-from chatapp.completion.completer import Completer
-from chatapp.completion.offers import Offer
+from chatapp.completion.completer import Completer, Offer
 from chatapp.completion.place import Place
 from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.completion.acceptance import BLOCK, LIMIT, Acceptance
-from chatapp.completion.offers import Offer
+from chatapp.completion.completer import Offer
 from support.checkpoints import Run
 
 OFFER = Offer("secret()", "file", 0.67)
