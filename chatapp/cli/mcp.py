@@ -139,7 +139,7 @@ def list_tools(workspace: Workspace, name: str, *, as_json: bool) -> int:
         warn(text)
 
     toolset = workspace.open_tools(keep)
-    servers = toolset.find_servers([name] if name else list(toolset.list_servers()))
+    servers = toolset.find_servers([name] if name else [])
     if not servers:
         note("No server of tools has a name yet; chatapp mcp add NAME COMMAND... gives one.")
     tools = toolset.look([one.name for one in servers])

@@ -19,7 +19,7 @@ from chatapp.conversation.rounds import (
     describe_call,
 )
 from chatapp.conversation.tool_calls import BEAT
-from chatapp.conversation.tools.result import Result
+from chatapp.conversation.tools import Result
 from chatapp.text.units import milliseconds
 
 ANSWERS: dict[str, Decision] = {"o": "once", "c": "conversation", "r": "refuse", "s": "stop"}

@@ -42,7 +42,7 @@ def describe(view: View) -> str:
 
     toolset, used = view.find_tools(), view.dialogue.setup.tools
     lines = list[str]()
-    for server in toolset.list_servers().values():
+    for server in toolset.servers().values():
         away = leaves(server)
         state = ("on" if server.name in used else "off") + (f"; text goes to {away}" if away else "")
         lines.append(f"{server.name}  {state}  {server.place}")
@@ -56,7 +56,7 @@ def find_leaving(dialogue: Dialogue) -> str:
     """The other machines that text goes to with the calls of a conversation."""
     from chatapp.conversation.tools.http import leaves
 
-    known = dialogue.toolset.list_servers() if dialogue.toolset else {}
+    known = dialogue.toolset.servers() if dialogue.toolset else {}
     used = [known[name] for name in dialogue.setup.tools if name in known]
     return ", ".join(dict.fromkeys(filter(None, map(leaves, used))))
 
@@ -72,7 +72,7 @@ def begin(view: View, names: Sequence[str]) -> None:
     if not view.engine.knows_tools:
         raise InputError(f"{view.model} cannot call tools: its chat template does not know them; choose another model")
     toolset = view.find_tools()
-    wanted = [one.name for one in toolset.find_servers(names or list(toolset.list_servers()))]
+    wanted = [one.name for one in toolset.find_servers(names)]
     if not wanted:
         raise InputError(NONE)
     dialogue = view.dialogue

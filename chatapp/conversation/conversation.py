@@ -21,7 +21,7 @@ from chatapp.history.text import clean
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
-    from chatapp.conversation.tools.result import Result
+    from chatapp.conversation.tools import Result
     from chatapp.conversation.tools.toolset import Toolset
     from chatapp.history import History
 

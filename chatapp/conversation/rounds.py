@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from chatapp.conversation.tools.result import Result
+from chatapp.conversation.tools import Result
 from chatapp.generation import ToolCall
 from chatapp.history import Message
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from chatapp.conversation.tools.errors import ToolError, shorten
+from chatapp.conversation.tools import ToolError, shorten
 from chatapp.conversation.tools.flow import TOOLS, Flow
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.errors import one_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from chatapp.conversation.tools.errors import ToolError
+from chatapp.conversation.tools import ToolError
 from chatapp.conversation.tools.flow import Flow
 from chatapp.remote.address import Remote, check_online, parse_url
 from chatapp.remote.errors import RemoteError

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from chatapp.conversation.tools.errors import ToolError
+from chatapp.conversation.tools import ToolError
 from chatapp.conversation.tools.flow import Flood, Flow
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.child import apart, describe_ending

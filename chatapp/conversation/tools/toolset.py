@@ -9,13 +9,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from backends.suggest import suggest
-from chatapp.conversation.tools.errors import ToolError, shorten
+from chatapp.conversation.tools import Result, ToolError, shorten
 from chatapp.conversation.tools.flow import TOOLS
-from chatapp.conversation.tools.result import Result
 from chatapp.generation import ToolCall
 from chatapp.generation.text.tools import Function
 from chatapp.settings.tool_servers import ToolServer
@@ -73,7 +72,7 @@ class Toolset:
         connections: Connections | None = None,
     ) -> None:
         """`servers` are those of the settings; `warn` is told what is left out, and why."""
-        self._servers, self._warn, self._given = servers, warn, connections
+        self.servers, self._warn, self._given = servers, warn, connections
         self.offered: Sequence[Tool] = ()
         """Those that the model was offered last."""
         self._allowed: set[str] = set()
@@ -96,17 +95,13 @@ class Toolset:
         return self._given
 
     def find_servers(self, names: Sequence[str]) -> list[ToolServer]:
-        """The servers with these names; ToolError where one is not in the settings."""
-        known = self._servers()
+        """The servers with these names, or all; ToolError where one is not in the settings."""
+        known = self.servers()
         for name in names:
             if name not in known:
                 near = suggest(name, known, f"known are {', '.join(known)}" if known else "chatapp mcp add names one")
                 raise ToolError(f"there is no server of tools {name!r} in settings.toml; {near}")
-        return [known[name] for name in names]
-
-    def list_servers(self) -> Mapping[str, ToolServer]:
-        """The servers of the settings."""
-        return self._servers()
+        return [known[name] for name in names or known]
 
     def warn_once(self, text: str) -> None:
         """Tell something, unless it was told before."""
@@ -209,7 +204,7 @@ class Toolset:
 
     def close(self, names: Sequence[str]) -> None:
         """End servers; they are started again when they are wanted."""
-        known = self._servers()
+        known = self.servers()
         for name in names:
             if name in known:
                 self._connections[known[name]].close()
@@ -248,10 +243,7 @@ def name_apart(tools: Sequence[Tool]) -> list[Tool]:
     def name(tool: Tool) -> Tool:
         if often[tool.own] == 1:
             return tool
-        function = tool.function
-        return Tool(
-            tool.server, tool.own, Function(f"{tool.server.name}.{tool.own}", function.description, function.parameters)
-        )
+        return replace(tool, function=replace(tool.function, name=f"{tool.server.name}.{tool.own}"))
 
     return [name(one) for one in tools]
 

@@ -23,7 +23,7 @@ from chatapp.tui.widgets.buttons import Buttons, as_button
 if TYPE_CHECKING:
     from chatapp.conversation import Dialogue
     from chatapp.conversation.rounds import Decision, Question, RunningCall
-    from chatapp.conversation.tools.result import Result
+    from chatapp.conversation.tools import Result
 
 QUIET = 0.6
 """Seconds without a key before one counts: who was typing something else has not answered."""

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.conversation.tools import connection
+from chatapp.conversation.tools import Result, ToolError, connection
 from chatapp.conversation.tools.connection import Connections
-from chatapp.conversation.tools.errors import ToolError
-from chatapp.conversation.tools.result import Result
 from chatapp.conversation.tools.toolset import Tool, Toolset
 from chatapp.generation import ToolCall
 from chatapp.settings.offline import VARIABLE, Offline

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.conversation.tools import Result
 from chatapp.conversation.tools.connection import Connections
 from chatapp.conversation.tools.http import leaves
-from chatapp.conversation.tools.result import Result
 from chatapp.conversation.tools.stdio import USUAL
 from chatapp.conversation.tools.toolset import Toolset
 from chatapp.generation import ToolCall
@@ -66,7 +66,7 @@ def test_a_flood_ends_the_call_only(toolset: Toolset) -> None:
 
 
 def test_a_program_sees_few_variables(toolset: Toolset, monkeypatch: pytest.MonkeyPatch) -> None:
-    if toolset.list_servers()["demo"].command:
+    if toolset.servers()["demo"].command:
         assert set(call(toolset, "variables").text.split()) <= {*USUAL}
 
 
@@ -80,7 +80,7 @@ def test_a_call_can_be_left(toolset: Toolset) -> None:
 
 
 def test_a_server_that_dies_is_told_of(toolset: Toolset) -> None:
-    stdio = bool(toolset.list_servers()["demo"].command)
+    stdio = bool(toolset.servers()["demo"].command)
     died = call(toolset, "die")
     expected = "demo ended (exit code 3): out of luck" if stdio else "demo gave no result: it has ended the connection"
     assert died == Result(f"The call failed: {expected}", "failed")
