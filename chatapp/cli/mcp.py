@@ -10,7 +10,7 @@ from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note, print_json, warn
 from chatapp.settings import tool_servers
 from chatapp.settings.tool_servers import ToolServer
-from chatapp.text.errors import InputError, UsageError
+from chatapp.text.errors import UsageError
 from chatapp.text.printable import printable
 from chatapp.text.units import table
 from chatapp.workspace import Workspace
@@ -103,11 +103,11 @@ def read_server(given: Namespace) -> ToolServer:
 
 def add_server(workspace: Workspace, server: ToolServer) -> None:
     """Keep a server; it is neither started nor asked."""
-    from chatapp.conversation.tools.http import leaves
+    from chatapp.conversation.tools.http import find_remote, leaves
 
     elsewhere = leaves(server)
-    if server.key_variable and elsewhere.endswith("unencrypted"):
-        raise InputError(f"{server.url} is not encrypted: anybody on the way could read the key; use https://")
+    if server.key_variable:
+        find_remote(server).refuse_readable_key()
     workspace.read_settings()  # what is wrong with them is told before they are changed
     tool_servers.add(workspace.home / "settings.toml", server)
     if server.command and not shutil.which(server.command[0]):

@@ -80,8 +80,8 @@ def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str
         given.context or 0,
     )
     key = read_key(read) if given.key else ""
-    if key and not (remote.is_encrypted or remote.is_here):
-        raise InputError(f"{remote.url} is not encrypted: anybody on the way could read the key; use https://")
+    if key:
+        remote.refuse_readable_key()
     found = opening.look_at(workspace.home, remote, key)
     remotes.add(workspace.home, found, key)
     listed = ", ".join(found.models[:5]) or f"it names none; name one as MODEL@{found.name}"

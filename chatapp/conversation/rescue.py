@@ -10,7 +10,7 @@ from chatapp.conversation.conversation import Dialogue
 from chatapp.history import Conversation, History, HistoryError, Message, exports
 from chatapp.history.text import first_words
 from chatapp.text.errors import InputError
-from chatapp.text.files import replacing
+from chatapp.text.files import write_whole
 
 
 def catch_up(history: History, dialogues: Sequence[Dialogue]) -> bool:
@@ -41,19 +41,12 @@ def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:
     text = exports.as_json(map(gather, dialogues))
     name = f"unsaved-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     try:
-        return write_private(folder / name, text)
+        write_whole(file := folder / name, text, mode=0o600)
     except OSError:
-        pass
-    try:
-        return write_private(Path(tempfile.mkdtemp(prefix="chatapp-")) / name, text)
-    except OSError as error:
-        raise InputError(f"cannot write {name} in {folder} or {tempfile.gettempdir()}: {error.strerror}") from error
-
-
-def write_private(file: Path, text: str) -> Path:
-    """Write a new file that only its user can read, and give its path; or OSError."""
-    with replacing(file, mode=0o600) as out:
-        out.write(text.encode())
+        try:
+            write_whole(file := Path(tempfile.mkdtemp(prefix="chatapp-")) / name, text, mode=0o600)
+        except OSError as error:
+            raise InputError(f"cannot write {name} in {folder} or {tempfile.gettempdir()}: {error.strerror}") from error
     return file
 
 

@@ -45,6 +45,11 @@ class Remote:
         """Whether nobody on the way can read along."""
         return self.url.startswith("https:")
 
+    def refuse_readable_key(self) -> None:
+        """Refuse to send it a key that others could read on the way."""
+        if not (self.is_encrypted or self.is_here):
+            raise RemoteError(f"{self.url} is not encrypted: anybody on the way could read the key; use https://")
+
     @property
     def elsewhere(self) -> str:
         """The host that texts leave for, and whether others can read along; nothing, where it is this machine."""

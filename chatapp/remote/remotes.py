@@ -10,7 +10,7 @@ from backends.suggest import suggest
 from chatapp.remote.address import NAME, Remote, parse_url
 from chatapp.remote.errors import RemoteError
 from chatapp.settings import toml_files
-from chatapp.text.files import replacing
+from chatapp.text.files import write_whole
 
 PROTOCOLS = ("openai", "ollama", "kserve")
 KEY = "CHATAPP_REMOTE_KEY"
@@ -70,8 +70,7 @@ def add(home: Path, remote: Remote, key: str = "") -> None:
         path = key_file(home, remote.name)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         path.unlink(missing_ok=True)  # a file that was open to others would stay so
-        with replacing(path, mode=0o600) as file:
-            file.write(key.encode())
+        write_whole(path, key, mode=0o600)
     _write(home, known)
 
 
@@ -92,8 +91,7 @@ def _write(home: Path, known: dict[str, Remote]) -> None:
         told = {line: getattr(remote, line) for line in LINES}
         lines += toml_files.write_lines({line: value for line, value in told.items() if value != LINES[line]})
         lines.append("")
-    with replacing(home / "remotes.toml", mode=0o600) as file:
-        file.write("\n".join(lines).encode())
+    write_whole(home / "remotes.toml", "\n".join(lines), mode=0o600)
 
 
 # Keys
@@ -125,10 +123,7 @@ def read_key(home: Path, remote: Remote) -> str:
         source = str(path)
     if key:
         _check_key(key, source)
-        if not (remote.is_encrypted or remote.is_here):
-            raise RemoteError(
-                f"{remote.url} is not encrypted: anybody on the way could read the key; use an https:// address"
-            )
+        remote.refuse_readable_key()
     return key
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chatapp import __version__
 from chatapp.text.child import is_running
-from chatapp.text.files import replacing
+from chatapp.text.files import write_whole
 
 NAME = "server.json"
 LARGEST = 4096
@@ -47,8 +47,7 @@ class RunningServer:
         home.mkdir(parents=True, exist_ok=True)
         path = home / NAME
         path.unlink(missing_ok=True)  # its mode might be another
-        with replacing(path, mode=0o600) as file:
-            file.write(json.dumps(asdict(self)).encode())
+        write_whole(path, json.dumps(asdict(self)), mode=0o600)
 
     def forget(self, home: Path, before: "RunningServer | None" = None) -> None:
         """Delete the file, unless another server has written it by now; the one `before` is told again if it runs."""

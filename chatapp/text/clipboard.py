@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from chatapp.text.files import replacing
+from chatapp.text.files import write_whole
 
 Way = Literal["clipboard", "tmux", "terminal", "file"]
 
@@ -87,8 +87,7 @@ def to_file(text: str, folder: Path) -> Copied:
     """Write the text to a file that its user alone can read, in place of the one before."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "copied.txt"
-    with replacing(path, mode=0o600) as file:
-        file.write(text.encode())
+    write_whole(path, text, mode=0o600)
     return Copied("file", path)
 
 

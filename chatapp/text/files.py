@@ -44,9 +44,9 @@ def find_free(folder: Path, stem: str, ending: str) -> Path:
     return next(path for path in numbered if not path.exists())
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Put `text` in the place of what `path` held, whole or not at all."""
-    with replacing(path) as file:
+def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
+    """Put `text` in the place of what `path` held, whole or not at all; `mode` is that of a new file."""
+    with replacing(path, mode) as file:
         file.write(text.encode())
 
 

@@ -45,8 +45,7 @@ def open_client(server: ToolServer, flow: Flow) -> httpx2.AsyncClient:
     if server.key_variable:
         if not (key := os.environ.get(server.key_variable, "").strip()):
             raise ToolError(f"the key of {server.name} is to be in {server.key_variable}, which is not set")
-        if not (remote.is_encrypted or remote.is_here):
-            raise ToolError(f"{remote.url} is not encrypted: anybody on the way could read the key; use https://")
+        remote.refuse_readable_key()
         headers["Authorization"] = f"Bearer {key}"
 
     return httpx2.AsyncClient(
