@@ -205,12 +205,10 @@ def copy(view: View, block: int | None) -> None:
 
 def find_text(message: Message, block: int | None = None) -> str:
     """The text of a message without the thinking, or one of its blocks of code."""
-    from chatapp.generation.text.thinking import split
-    from chatapp.generation.text.tools import strip_calls
+    from chatapp.history.exports import split_thinking, strip_calls
     from chatapp.text.clipboard import code_blocks
 
-    spoken = strip_calls(message.text, [call.name for call in message.calls]) if message.calls else message.text
-    text = split(spoken).answer if message.role == "assistant" else message.text
+    text = split_thinking(strip_calls(message))["text"]
     if block is None:
         return text
     blocks = code_blocks(text)

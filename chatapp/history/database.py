@@ -15,6 +15,23 @@ PATIENCE = 5.0
 """Seconds that a transaction waits for another process to end its own."""
 DAMAGED = "{} is damaged or no database; nothing was changed; move it elsewhere, or restore a copy"
 
+KEEP_WORDS = (
+    """CREATE TRIGGER words_added AFTER INSERT ON messages BEGIN
+        INSERT INTO words (rowid, text) VALUES (new.id, new.text);
+    END""",
+    """CREATE TRIGGER words_removed AFTER DELETE ON messages BEGIN
+        INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
+    END""",
+    """CREATE TRIGGER words_changed AFTER UPDATE OF text ON messages WHEN old.text <> new.text BEGIN
+        INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
+        INSERT INTO words (rowid, text) VALUES (new.id, new.text);
+    END""",
+)
+"""What keeps the index of words as the messages are."""
+FORGET_TOKENS = """CREATE TRIGGER tokens_removed AFTER DELETE ON messages BEGIN
+    DELETE FROM tokens WHERE message = old.id;
+END"""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (  # 1: a tree of messages; ids are never given twice, because other processes hold them
         """CREATE TABLE conversations (
@@ -51,16 +68,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE VIRTUAL TABLE words USING fts5 (
             text, content = 'messages', content_rowid = 'id', tokenize = 'unicode61 remove_diacritics 2', prefix = '3'
         )""",
-        """CREATE TRIGGER words_added AFTER INSERT ON messages BEGIN
-            INSERT INTO words (rowid, text) VALUES (new.id, new.text);
-        END""",
-        """CREATE TRIGGER words_removed AFTER DELETE ON messages BEGIN
-            INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
-        END""",
-        """CREATE TRIGGER words_changed AFTER UPDATE OF text ON messages WHEN old.text <> new.text BEGIN
-            INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
-            INSERT INTO words (rowid, text) VALUES (new.id, new.text);
-        END""",
+        *KEEP_WORDS,
         "INSERT INTO words (words) VALUES ('rebuild')",
     ),
     (  # 3: how a conversation is answered, what its user has not sent yet, summaries, and the tokens of replies
@@ -68,9 +76,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE conversations ADD COLUMN draft TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE messages ADD COLUMN summary TEXT NOT NULL DEFAULT ''",
         "CREATE TABLE tokens (message INTEGER PRIMARY KEY, content BLOB NOT NULL)",
-        """CREATE TRIGGER tokens_removed AFTER DELETE ON messages BEGIN
-            DELETE FROM tokens WHERE message = old.id;
-        END""",
+        FORGET_TOKENS,
     ),
     (  # 4: calls of tools, and what they gave: another role, for which the table is made anew
         """CREATE TABLE made_anew (
@@ -96,19 +102,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "DROP TABLE messages",
         "ALTER TABLE made_anew RENAME TO messages",
         "CREATE INDEX messages_by_parent ON messages (conversation, parent)",
-        """CREATE TRIGGER words_added AFTER INSERT ON messages BEGIN
-            INSERT INTO words (rowid, text) VALUES (new.id, new.text);
-        END""",
-        """CREATE TRIGGER words_removed AFTER DELETE ON messages BEGIN
-            INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
-        END""",
-        """CREATE TRIGGER words_changed AFTER UPDATE OF text ON messages WHEN old.text <> new.text BEGIN
-            INSERT INTO words (words, rowid, text) VALUES ('delete', old.id, old.text);
-            INSERT INTO words (rowid, text) VALUES (new.id, new.text);
-        END""",
-        """CREATE TRIGGER tokens_removed AFTER DELETE ON messages BEGIN
-            DELETE FROM tokens WHERE message = old.id;
-        END""",
+        *KEEP_WORDS,
+        FORGET_TOKENS,
     ),
 )
 

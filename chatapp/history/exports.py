@@ -55,18 +55,18 @@ def write_message(message: Message) -> str:
     """Write the text of a message below a quotation of what was thought; of a tool, what it was asked and gave."""
     if message.role == "tool":
         return "\n\n".join(_fenced(part) for part in (*(call.arguments for call in message.calls), message.text))
-    parts = split_thinking(replace(message, text=strip_calls(message)))
+    parts = split_thinking(strip_calls(message))
     if "thinking" not in parts:
         return parts["text"]
     quoted = "\n".join(f"> {line}".rstrip() for line in ["*Thinking*", "", *parts["thinking"].split("\n")])
     return f"{quoted}\n\n{parts['text']}"
 
 
-def strip_calls(message: Message) -> str:
-    """The text of a message without the calls that it spells."""
+def strip_calls(message: Message) -> Message:
+    """A message without the calls that its text spells."""
     if message.role == "tool" or not message.calls:
-        return message.text
-    return tools.strip_calls(message.text, [call.name for call in message.calls])
+        return message
+    return replace(message, text=tools.strip_calls(message.text, [call.name for call in message.calls]))
 
 
 def _some(**facts: object) -> dict[str, object]:

@@ -99,7 +99,7 @@ class History:
                 shown, count = ", ".join(map(str, ids if limit < 0 else ids[:limit])), len(ids)
                 found = self._conversations(f"id IN ({shown}) ORDER BY updated DESC, id DESC")
             else:
-                count = self.connection.execute(f"SELECT count(*) FROM conversations WHERE {where}").fetchone()[0]
+                count = self._value(f"SELECT count(*) FROM conversations WHERE {where}")
                 found = self.list(limit, drafts=True)
             return [one if one.title else replace(one, title=first_words(self.draft(one.id))) for one in found], count
 
@@ -150,9 +150,7 @@ class History:
 
     def draft(self, conversation: int) -> str:
         """The draft of a conversation, which the user has not sent yet."""
-        with self._reading():
-            row = self.connection.execute("SELECT draft FROM conversations WHERE id = ?", (conversation,)).fetchone()
-        return str(row[0]) if row else ""
+        return str(self._value("SELECT draft FROM conversations WHERE id = ?", conversation) or "")
 
     def keep_draft(self, conversation: int, draft: str) -> None:
         """Keep what the user has not sent yet; no export has it."""
@@ -244,15 +242,11 @@ class History:
 
     def latencies(self, message: int) -> Sequence[float]:
         """The seconds that each token of a reply took, all but the first."""
-        with self._reading():
-            row = self.connection.execute("SELECT latencies FROM messages WHERE id = ?", (message,)).fetchone()
-        return rows.read_latencies(row[0]) if row else ()
+        return rows.read_latencies(self._value("SELECT latencies FROM messages WHERE id = ?", message))
 
     def tokens(self, message: int) -> Sequence[Token]:
         """The tokens of a reply, where they were kept."""
-        with self._reading():
-            row = self.connection.execute("SELECT content FROM tokens WHERE message = ?", (message,)).fetchone()
-        return rows.unpack_tokens(row[0]) if row else ()
+        return rows.unpack_tokens(self._value("SELECT content FROM tokens WHERE message = ?", message))
 
     def prompts(self, limit: int = 1000) -> Sequence[str]:
         """The prompts of the user in conversations, each text once, the newest first."""
@@ -361,8 +355,8 @@ class History:
         """Make the title from the user's first words, where there is none yet."""
         query = """SELECT text FROM messages WHERE conversation = ? AND role = 'user' AND trim(text) <> '' AND
             (SELECT title FROM conversations WHERE id = conversation) = '' ORDER BY id LIMIT 1"""
-        if row := self.connection.execute(query, (conversation,)).fetchone():
-            self._set(conversation, title=first_words(row[0]))
+        if text := self._value(query, conversation):
+            self._set(conversation, title=first_words(text))
 
     def _rename_text(self, conversation: Conversation) -> None:
         """Give a text that begins anew another title, where it has that of its beginning before."""
@@ -377,10 +371,16 @@ class History:
         self.connection.execute(f"UPDATE conversations SET {names} WHERE id = ?", (*columns.values(), conversation))
 
     def _conversation_of(self, message: int) -> int:
-        row = self.connection.execute("SELECT conversation FROM messages WHERE id = ?", (message,)).fetchone()
-        if row is None:
+        conversation = self._value("SELECT conversation FROM messages WHERE id = ?", message)
+        if conversation is None:
             raise ConversationNotFound(f"there is no message {message} any more")
-        return int(row[0])
+        return int(conversation)
+
+    def _value(self, query: str, *values: object) -> Any:  # Any: what SQLite keeps there
+        """The first column of the first row; None where there is none."""
+        with self._reading() as connection:
+            row = connection.execute(query, values).fetchone()
+        return row[0] if row else None
 
     def _conversations(self, where: str, *values: object) -> Sequence[Conversation]:
         with self._reading():

@@ -2,7 +2,6 @@
 
 import html
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +105,7 @@ def write_message(message: Message) -> str:
     if message.role == "tool":
         asked = "".join(write_plain(call.arguments) for call in message.calls)
         return f"<details><summary>What it was asked and gave</summary>\n{asked}{write_plain(message.text)}</details>"
-    parts = split_thinking(replace(message, text=strip_calls(message)))
+    parts = split_thinking(strip_calls(message))
     thinking = render(parts["thinking"]) if "thinking" in parts else ""
     folded = f"<details><summary>Thinking</summary>\n{thinking}</details>\n" if thinking else ""
     return folded + render(parts["text"])

@@ -32,33 +32,25 @@ class Columns:
 
     def text(self, name: str, value: object) -> str:
         """A text; bytes that are no UTF-8 were replaced when they were read."""
-        if isinstance(value, bytes):
-            return value.decode(errors="replace")
-        if not isinstance(value, str):
-            self.damaged.append(name)
-            return ""
-        return value
+        text = value.decode(errors="replace") if isinstance(value, bytes) else value
+        return str(self._checked(name, text, isinstance(text, str), ""))
 
     def number(self, name: str, value: object) -> int:
         """A count, or the number of a row."""
-        if not isinstance(value, int):
-            self.damaged.append(name)
-            return 0
-        return value
+        return int(self._checked(name, value, isinstance(value, int), 0))
 
     def time(self, name: str, value: object) -> float:
         """Seconds since 1970, in a year that calendars know."""
-        if not isinstance(value, int | float) or not 0 <= value < 4e9:
-            self.damaged.append(name)
-            return 0.0
-        return float(value)
+        return float(self._checked(name, value, isinstance(value, int | float) and 0 <= value < 4e9, 0))
 
     def chosen(self, name: str, value: object, known: Sequence[str], otherwise: str) -> Any:  # Any: one of the Literal
         """One of a few words."""
-        if value not in known:
+        return self._checked(name, value, value in known, otherwise)
+
+    def _checked(self, name: str, value: object, right: bool, otherwise: object) -> Any:  # Any: what is right
+        if not right:
             self.damaged.append(name)
-            return otherwise
-        return value
+        return value if right else otherwise
 
     def facts(self, name: str, value: object) -> Mapping[str, Any]:  # Any: JSON
         """An object in JSON."""
@@ -198,7 +190,7 @@ def pack_tokens(tokens: Sequence[Token]) -> bytes:
     return zlib.compress(json.dumps(as_lists(tokens), separators=(",", ":")).encode(), 6)
 
 
-def unpack_tokens(content: bytes) -> Sequence[Token]:
+def unpack_tokens(content: object) -> Sequence[Token]:
     """Read the compressed tokens of a reply; none where they are damaged."""
     try:
         inflating = zlib.decompressobj()

@@ -27,8 +27,10 @@ def find(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]:
     if all(any(map(str.isalnum, term)) for term in terms) and not UNSPACED.search(text):
         found = _by_words(connection, terms, limit)
     else:
-        found = _by_letters(connection, terms, limit)
-    titled = _in_titles(connection, terms, limit)
+        source = "m.id, m.text FROM messages m JOIN conversations c ON c.id = m.conversation"
+        found = _by_letters(connection, source, "m.text", LATEST, terms, limit)
+    source = "NULL, c.title FROM conversations c"
+    titled = _by_letters(connection, source, "c.title", "c.updated DESC", terms, limit, "AND c.messages > 0")
     names = {one.conversation.id for one in titled}
     first = [[one for one in found if one.conversation.id == title.conversation.id] or [title] for title in titled]
     return [*chain(*first), *(one for one in found if one.conversation.id not in names)][:limit]
@@ -60,24 +62,12 @@ def _by_words(connection: sqlite3.Connection, terms: list[str], limit: int) -> l
     return found
 
 
-def _by_letters(connection: sqlite3.Connection, terms: list[str], limit: int) -> list[Found]:
-    """By reading: letters anywhere."""
-    source = f"{COLUMNS}, m.id, m.text FROM messages m JOIN conversations c ON c.id = m.conversation"
-    return _read(connection, source, "m.text", LATEST, terms, limit)
-
-
-def _in_titles(connection: sqlite3.Connection, terms: list[str], limit: int) -> list[Found]:
-    """In titles."""
-    source = f"{COLUMNS}, NULL, c.title FROM conversations c"
-    return _read(connection, source, "c.title", "c.updated DESC", terms, limit, "AND c.messages > 0")
-
-
-def _read(
+def _by_letters(
     connection: sqlite3.Connection, source: str, column: str, order: str, terms: list[str], limit: int, more: str = ""
 ) -> list[Found]:
-    """Look for terms in the texts of a column, the last of the source's."""
+    """By reading the texts of a column, the last of the source's: letters anywhere."""
     conditions, patterns = _like(column, terms)
-    query = f"SELECT {source} WHERE {conditions} AND c.deleted IS NULL {more} ORDER BY {order} LIMIT ?"
+    query = f"SELECT {COLUMNS}, {source} WHERE {conditions} AND c.deleted IS NULL {more} ORDER BY {order} LIMIT ?"
     hits = connection.execute(query, (*patterns, limit))
     return [_found(row, text := _text(row[-1]), _places(text, terms)) for row in hits]
 
