@@ -13,7 +13,6 @@ from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
     from chatapp.conversation import Setup
-    from chatapp.workspace import Opened
 
 DETAILS = """\
 Without --plain it is the screen, as without any command. The plain mode prints lines and nothing else: no colours,
@@ -58,35 +57,14 @@ def run(given: Namespace) -> int:
 
 
 def talk(workspace: Workspace, model: str, setup: "Setup | None") -> int:
-    """Talk in plain lines."""
-    from chatapp.cli.repl import PLAIN, LineView
-    from chatapp.cli.run import answer, check_system, check_tools, open_history
+    """Talk in plain lines, with a model that is opened where the settings say."""
+    from chatapp.cli.progress import open_model, tell_steps
+    from chatapp.cli.repl import LineView
+    from chatapp.cli.run import answer, fit, open_history
     from chatapp.conversation import Setup
-    from chatapp.conversation.setup import check_thinking
 
-    setup, model = setup or Setup(), model or workspace.read_settings().model
-    opened = open_model(workspace, model)
-    check_thinking(opened.engine, model, setup.options)
-    check_tools(opened.engine, model, setup.tools)
-    setup = Setup(opened.name, setup.options, check_system(opened.engine, model, setup.system), tools=setup.tools)
+    model, open_one = model or workspace.read_settings().model, partial(open_model, workspace, None, show=tell_steps)
+    opened = open_one(model)
+    setup = fit(opened, model, setup or Setup())
     history = open_history(workspace)
-    open_one = partial(open_model, workspace)
-    return answer(LineView(opened.engine, setup, workspace, open_one, history=history, style=PLAIN))
-
-
-def open_model(workspace: Workspace, name: str) -> "Opened":
-    """Open a model where the settings say, telling each step in a line."""
-    from chatapp.cli.printing import note, warn
-
-    told = ""
-
-    def tell(step: str, share: float) -> None:
-        nonlocal told
-        if step != told:
-            told = step
-            note(f"{name}: {step}")
-
-    opened = workspace.open_model(name, on_progress=tell, on_fallback=warn)
-    if opened.leaves:
-        note(f"Text goes to {opened.leaves}.")
-    return opened
+    return answer(LineView(opened.engine, setup, workspace, open_one, history=history, plain=True))

@@ -7,7 +7,7 @@ from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 
 from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
-from chatapp.cli.serve import parse_port, parse_seconds
+from chatapp.cli.serve import add_address, parse_seconds
 from chatapp.text.errors import UsageError
 from chatapp.workspace import Workspace
 
@@ -51,10 +51,7 @@ def add(parser: Parser) -> None:
         "--drain", metavar="S", type=parse_seconds, default=600.0, help="for the last ones (default: 10m)"
     )
     gateway = parser.add_argument_group("gateway")
-    gateway.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen there (default: 127.0.0.1)")
-    gateway.add_argument("--port", metavar="N", type=parse_port, default=11434, help="0: a free one (default: 11434)")
-    gateway.add_argument("--tls-cert", metavar="FILE", type=Path, help="answer over TLS, with this certificate")
-    gateway.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's private key")
+    add_address(gateway)
     gateway.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a name of this server's")
     keys = gateway.add_mutually_exclusive_group()
     keys.add_argument("--keys", metavar="FILE", type=Path, help="of which each request needs one (default: made)")

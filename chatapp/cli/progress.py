@@ -3,8 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -142,9 +142,30 @@ def show_bars() -> Iterator["OnTransfer"]:
         yield show
 
 
-def open_model(workspace: "Workspace", placement: "PlacementOptions", name: str, *, draft: str = "") -> "Opened":
+@contextmanager
+def tell_steps(name: str) -> Iterator[Progress]:
+    """Tell each step in a line, once: for screen readers."""
+    told = ""
+
+    def tell_step(step: str, share: float) -> None:
+        nonlocal told
+        if step != told:
+            told = step
+            note(f"{name}: {step}")
+
+    yield tell_step
+
+
+def open_model(
+    workspace: "Workspace",
+    placement: "PlacementOptions | None",
+    name: str,
+    *,
+    draft: str = "",
+    show: Callable[[str], AbstractContextManager[Progress | None]] = show_steps,
+) -> "Opened":
     """Open a model, and the one that is to `draft` for it, telling how far it is if that takes long."""
-    with show_steps(name) as on_progress:
+    with show(name) as on_progress:
         opened = workspace.open_model(name, placement, on_progress=on_progress, on_fallback=warn, draft=draft)
     if opened.leaves:
         note(f"Text goes to {opened.leaves}.")

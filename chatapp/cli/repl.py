@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chatapp.cli.printing import Form, Printout, note, warn
@@ -31,26 +30,11 @@ LEAVING = "/bye leaves, and so does Ctrl+D."
 NEEDS_SCREEN = "that needs the screen: chatapp without --plain opens it"
 
 
-@dataclass(frozen=True)
-class Style:
-    """How the loop speaks to its user."""
-
-    mark: str
-    """Before what the user types."""
-    labels: bool = False
-    """Whether an answer begins with its model's name."""
-    figures: bool = False
-    """Whether its latency is told in words."""
-    patient: bool = False
-    """Whether Ctrl+C never leaves."""
-
-
-RUN = Style(">>> ")
-PLAIN = Style("You: ", labels=True, figures=True, patient=True)
-
-
 class LineView:
-    """A conversation in lines of text with one model at a time; a base model continues each text anew."""
+    """A conversation in lines of text with one model at a time; a base model continues each text anew.
+
+    In `plain` mode who speaks is named, latencies are told in words, and Ctrl+C never leaves.
+    """
 
     def __init__(
         self,
@@ -62,11 +46,11 @@ class LineView:
         history: History | None,
         placement: PlacementOptions | None = None,
         n: int = 1,
-        style: Style = RUN,
+        plain: bool = False,
         form: Form | None = None,
     ) -> None:
         self.engine, self.workspace, self.open_model, self.placement = engine, workspace, open_model, placement
-        self.n, self.style, self.form = n, style, form or Form()
+        self.n, self.plain, self.form = n, plain, form or Form()
         self.history = self.kept_in = history
         """Where conversations are kept; and where those that begin from now on are."""
         self.left = False
@@ -109,12 +93,12 @@ class LineView:
 
     def answer(self, turn: Turn) -> None:
         """Print an answer as it comes, and tell how it went."""
-        if self.style.labels:
+        if self.plain:
             sys.stdout.write(f"{printable(self.model)}: ")
         printout = self.print(turn)
         if turn.left_out:
             note(f"{turn.left_out} earlier messages no longer fit the context and were left out.")
-        if self.style.figures and self.engine.last_usage and not printout.interrupted:
+        if self.plain and self.engine.last_usage and not printout.interrupted:
             note(in_words(self.engine.last_usage, self.engine.context_length))
 
     def print(self, turn: Turn) -> Printout:
@@ -222,7 +206,7 @@ def loop(view: LineView) -> int:
     while not view.left:
         try:
             with view.workspace.measure(view.model, view.placement):
-                line, fenced = read(view.style.mark)
+                line, fenced = read("You: " if view.plain else ">>> ")
             interrupts = 0
             try:
                 view.take(line, fenced=fenced)
@@ -237,7 +221,7 @@ def loop(view: LineView) -> int:
             return 0
         except KeyboardInterrupt:
             print()
-            if not view.style.patient:
+            if not view.plain:
                 return 130
             interrupts += 1
             if interrupts > 1:

@@ -37,8 +37,8 @@ from chatapp.text.files import read_input
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
-    from chatapp.generation import Engine
     from chatapp.history import History
+    from chatapp.workspace import Opened
 
 DETAILS = """\
 MODEL is builtin, a name from `chatapp list`, the folder of a checkpoint, or a GGUF file.
@@ -96,8 +96,8 @@ def run(given: Namespace) -> int:
     prompt = given.prompt
     if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
         prompt = read_input("-").removesuffix("\n")
-    if prompt is not None:
-        check_prompt(prompt)
+    if prompt == "":  # before a model is loaded
+        raise InputError("the prompt is empty; write something for the model to answer")
     if given.check_lossless:
         check_comparable(prompt, chosen)
     before = find_past(workspace, given.session, last=given.resume)
@@ -105,14 +105,12 @@ def run(given: Namespace) -> int:
     placement = read_placement(given)
     opened = open_model(workspace, placement, model, draft=given.draft_model or "")
     engine = opened.engine
-    check_thinking(engine, model, chosen)
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         chosen["max_tokens"] = ENOUGH
-    system = wanted.system or (Setup.of_json(before.conversation.setup).system if before else "")
-    check_tools(engine, model, wanted.tools)
-    tools = wanted.tools or (Setup.of_json(before.conversation.setup).tools if before else ())
-    setup = Setup(opened.name, chosen, check_system(engine, model, system), tools=tools)
+    kept = Setup.of_json(before.conversation.setup) if before else Setup()
+    setup = fit(opened, model, replace(wanted, options=chosen, system=wanted.system or kept.system))
+    setup = replace(setup, tools=setup.tools or kept.tools)
     # One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
     keeps = not given.no_history and (prompt is None or engine.can_chat)
     view = LineView(
@@ -134,12 +132,6 @@ def check_comparable(prompt: str | None, chosen: Mapping[str, Any]) -> None:  # 
         raise OptionError(
             "--check-lossless compares one answer with that of plain steps; give a PROMPT, and ask for one"
         )
-
-
-def check_prompt(prompt: str) -> None:
-    """Refuse a prompt that no model can answer, before one is loaded."""
-    if not prompt:
-        raise InputError("the prompt is empty; write something for the model to answer")
 
 
 @dataclass(frozen=True)
@@ -169,17 +161,14 @@ def find_past(workspace: Workspace, session: int | None, *, last: bool) -> Past 
         return Past(conversation, messages)
 
 
-def check_system(engine: "Engine", model: str, system: str) -> str:
-    """Refuse a system prompt for a model that can keep to none; give it back otherwise."""
-    if system and not engine.can_chat:
-        raise GenerationError(f"{model} has no chat template: it continues text, and keeps to no system prompt")
-    return system
-
-
-def check_tools(engine: "Engine", model: str, tools: Sequence[str]) -> None:
-    """Refuse tools for a model that cannot call them."""
-    if tools and not engine.knows_tools:
+def fit(opened: "Opened", model: str, setup: Setup) -> Setup:
+    """The setup for a model that was opened; refused where it asks for what the model cannot do."""
+    check_thinking(opened.engine, model, setup.options)
+    if setup.tools and not opened.engine.knows_tools:
         raise GenerationError(f"{model} cannot call tools: its chat template does not know them")
+    if setup.system and not opened.engine.can_chat:
+        raise GenerationError(f"{model} has no chat template: it continues text, and keeps to no system prompt")
+    return replace(setup, model=opened.name)
 
 
 def answer(view: LineView, prompt: str | None = None, past: Past | None = None, *, compared: bool = False) -> int:

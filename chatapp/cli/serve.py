@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from argparse import Namespace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,15 @@ is the one for requests that name none; all others are opened when they are aske
 Only programs of this machine are answered unless --host says otherwise, and then only with a key.
 What is answered, and what is refused: docs/server.md.
 """
+CALLED = {
+    "origins": "allow_origin",
+    "hosts": "allow_host",
+    "certificate": "tls_cert",
+    "private_key": "tls_key",
+    "places": "parallel",
+    "patience": "queue_timeout",
+}
+"""The options of those fields of `ServerSettings` that have other names."""
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -31,10 +41,7 @@ def add(parser: Parser) -> None:
     parser.add_details(DETAILS)
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     where = parser.add_argument_group("where")
-    where.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen there (default: 127.0.0.1)")
-    where.add_argument("--port", metavar="N", type=parse_port, default=11434, help="0: a free one (default: 11434)")
-    where.add_argument("--tls-cert", metavar="FILE", type=Path, help="answer over TLS, with this certificate")
-    where.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's private key")
+    add_address(where)
     who = parser.add_argument_group("who may ask")
     who.add_argument("--keys", metavar="FILE", type=Path, help="a key a line, of which each request must have one")
     who.add_argument("--allow-origin", metavar="URL", action="append", default=[], help="a web page; repeatable")
@@ -43,7 +50,11 @@ def add(parser: Parser) -> None:
     much.add_argument("--parallel", metavar="N", type=parse_number, default=8, help="requests at once (default: 8)")
     much.add_argument("--queue", metavar="N", type=parse_number, default=64, help="requests that wait (default: 64)")
     much.add_argument(
-        "--queue-timeout", metavar="S", type=parse_seconds, default=120.0, help="how long (default: 120s)"
+        "--queue-timeout",
+        metavar="S",
+        type=parse_seconds,
+        default=120.0,
+        help="how long (default: 120s)",
     )
     much.add_argument("--timeout", metavar="S", type=parse_seconds, default=600.0, help="for an answer (default: 10m)")
     much.add_argument(
@@ -67,6 +78,14 @@ def add(parser: Parser) -> None:
     parser.add_argument("--log-requests", action="store_true", help="write what is asked into the log")
     add_placement(parser)
     parser.set_defaults(name_words=name_words)
+
+
+def add_address(group: argparse._ArgumentGroup) -> None:
+    """Add the options about where a server listens."""
+    group.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen there (default: 127.0.0.1)")
+    group.add_argument("--port", metavar="N", type=parse_port, default=11434, help="0: a free one (default: 11434)")
+    group.add_argument("--tls-cert", metavar="FILE", type=Path, help="answer over TLS, with this certificate")
+    group.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's private key")
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
@@ -102,27 +121,9 @@ def read_server(given: Namespace) -> "ServerSettings":
     """Read what the server is to be; what it would refuse is refused."""
     from chatapp.server.settings import ServerSettings, read_keys
 
-    return ServerSettings(
-        host=given.host,
-        port=given.port,
-        keys=read_keys(given.keys) if given.keys else (),
-        origins=tuple(given.allow_origin),
-        hosts=tuple(given.allow_host),
-        certificate=given.tls_cert,
-        private_key=given.tls_key,
-        models=tuple(given.models),
-        places=given.parallel,
-        queue=given.queue,
-        patience=given.queue_timeout,
-        timeout=given.timeout,
-        max_body=given.max_body,
-        max_prompt=given.max_prompt,
-        max_tokens=given.max_tokens,
-        memory=given.memory,
-        keep_alive=given.keep_alive,
-        drain=given.drain,
-        log_requests=given.log_requests,
-    )
+    told = {field.name: getattr(given, CALLED.get(field.name, field.name)) for field in fields(ServerSettings)}
+    lists = {name: tuple(told[name]) for name in ("origins", "hosts", "models")}
+    return ServerSettings(**told | lists | {"keys": read_keys(given.keys) if given.keys else ()})
 
 
 def run(given: Namespace) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, parse_number
-from chatapp.cli.printing import print_json
+from chatapp.cli.printing import print_json, warn
 from chatapp.conversation import files
 from chatapp.history import HistoryError, exports
 from chatapp.history.exports import format_time
@@ -35,6 +35,7 @@ REMOVE = """\
 What is deleted can be brought back for a month, unless --now is given, which also takes what was deleted before.
 """
 FORMATS = ("markdown", "json", "html")
+Act = Callable[["History", Namespace], int]
 
 
 def add(parser: Parser) -> None:
@@ -42,7 +43,7 @@ def add(parser: Parser) -> None:
     parser.add_details(DETAILS)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
 
-    def action(name: str, summary: str, details: str = "", aliases: tuple[str, ...] = ()) -> ArgumentParser:
+    def action(name: str, act: Act, summary: str, details: str = "", aliases: tuple[str, ...] = ()) -> ArgumentParser:
         added: ArgumentParser = actions.add_parser(
             name,
             aliases=aliases,
@@ -51,19 +52,20 @@ def add(parser: Parser) -> None:
             formatter_class=parser.formatter_class,
             allow_abbrev=False,
         )
+        added.set_defaults(act=act)
         return added
 
     def json_and_limit(added: ArgumentParser, default: str) -> None:
         added.add_argument("--limit", metavar="N", type=parse_number, help=f"at most so many (default: {default})")
         added.add_argument("--json", action="store_true", help="print JSON")
 
-    json_and_limit(action("ls", "list the conversations, the last used first", aliases=("list",)), "all")
+    json_and_limit(action("ls", print_list, "list the conversations, the last used first", aliases=("list",)), "all")
 
-    search = action("search", "find the messages that have all these words, the newest first")
+    search = action("search", print_search, "find the messages that have all these words, the newest first")
     search.add_argument("text", metavar="WORD", nargs="+")
     json_and_limit(search, "50")
 
-    show = action("show", "print a conversation")
+    show = action("show", print_one, "print a conversation")
     show.add_argument("id", metavar="ID", type=parse_number, nargs="?", help="its number (default: the last one)")
     show.add_argument("--json", action="store_true", help="print JSON, with every branch")
     add_changes(action)
@@ -71,25 +73,25 @@ def add(parser: Parser) -> None:
 
 def add_changes(action: Callable[..., ArgumentParser]) -> None:
     """Add the actions that write conversations to files, bring them in and change them."""
-    export = action("export", "write conversations as Markdown, JSON or HTML", EXPORT)
-    export.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
-    export.add_argument("--all", action="store_true", help="all conversations")
-    export.add_argument("--format", choices=FORMATS, help="(default: as FILE ends, else markdown)")
-    export.add_argument("--output", "-o", metavar="FILE", help="(default: standard output)")
+    exporting = action("export", export, "write conversations as Markdown, JSON or HTML", EXPORT)
+    exporting.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
+    exporting.add_argument("--all", action="store_true", help="all conversations")
+    exporting.add_argument("--format", choices=FORMATS, help="(default: as FILE ends, else markdown)")
+    exporting.add_argument("--output", "-o", metavar="FILE", help="(default: standard output)")
 
-    imported = action("import", "add the conversations of other files", IMPORT)
+    imported = action("import", bring_in, "add the conversations of other files", IMPORT)
     imported.add_argument("files", metavar="FILE", nargs="+")
 
-    rename = action("rename", "give a conversation another title")
-    rename.add_argument("id", metavar="ID", type=parse_number)
-    rename.add_argument("title", metavar="TITLE")
+    renaming = action("rename", rename, "give a conversation another title")
+    renaming.add_argument("id", metavar="ID", type=parse_number)
+    renaming.add_argument("title", metavar="TITLE")
 
-    remove = action("rm", "delete conversations", REMOVE)
-    remove.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
-    remove.add_argument("--all", action="store_true", help="all conversations")
-    remove.add_argument("--now", action="store_true", help="for good, at once")
+    removing = action("rm", remove, "delete conversations", REMOVE)
+    removing.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
+    removing.add_argument("--all", action="store_true", help="all conversations")
+    removing.add_argument("--now", action="store_true", help="for good, at once")
 
-    action("undo", "bring back what was deleted last")
+    action("undo", undo, "bring back what was deleted last")
 
 
 def print_list(history: "History", given: Namespace) -> int:
@@ -208,25 +210,12 @@ def undo(history: "History", given: Namespace) -> int:
     return 0
 
 
-ACTIONS: dict[str, Callable[["History", Namespace], int]] = {
-    "ls": print_list,
-    "list": print_list,
-    "search": print_search,
-    "show": print_one,
-    "export": export,
-    "import": bring_in,
-    "rename": rename,
-    "rm": remove,
-    "undo": undo,
-}
-
-
 def run(given: Namespace) -> int:
     """Do what the arguments say, and return the exit code."""
     with Workspace().open_history() as history:
-        code = ACTIONS[given.action](history, given)
+        code: int = given.act(history, given)
         for line in history.new_damage():
-            print(f"Warning: {line}", file=sys.stderr)
+            warn(line)
         return code
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chatapp.cli import tool_calls
-from chatapp.cli.repl import PLAIN, LineView
+from chatapp.cli.repl import LineView
 from chatapp.conversation import Setup
 from chatapp.conversation.tools.connection import CONNECTIONS
 from chatapp.settings import tool_servers
@@ -27,7 +27,7 @@ def view(home: Path) -> Iterator[LineView]:
     tool_servers.add(home / "settings.toml", ToolServer("sky", (sys.executable, HOSTILE, "good")))
     engine: Any = ScriptedEngine("That is all.", can_chat=True, turns=[CALL])
     open_none: Any = None
-    yield LineView(engine, Setup("scripted"), Workspace(), open_none, history=None, style=PLAIN)
+    yield LineView(engine, Setup("scripted"), Workspace(), open_none, history=None, plain=True)
     CONNECTIONS.close()
 
 

@@ -133,7 +133,7 @@ def test_plain_lines_hold_nothing_that_a_terminal_obeys(
     def open_model(name: str) -> Opened:
         return Opened(engine, NAME, 0, 0.0)
 
-    view = repl.LineView(engine, Setup(NAME), Workspace(), open_model, history=said, style=repl.PLAIN)
+    view = repl.LineView(engine, Setup(NAME), Workspace(), open_model, history=said, plain=True)
     assert repl.loop(view) == 0
     out, err = capsys.readouterr()
     assert "evil␛]0;" in out and "evil␛]0;" in err
