@@ -154,8 +154,12 @@ class Printout:
 
 def describe_event(event: BeamEvent) -> str:
     """A change in the tree of beams, in a line."""
-    text = json.dumps(printable(event.text), ensure_ascii=False)
-    return f"{event.change:8} {event.beam:5} from {event.parent:<5} {event.score:9.3f}  {text}"
+    return f"{event.change:8} {event.beam:5} from {event.parent:<5} {event.score:9.3f}  {quote(event.text)}"
+
+
+def quote(text: str) -> str:
+    """A text that a model wrote, in quotes."""
+    return json.dumps(printable(text), ensure_ascii=False)
 
 
 def tell_invalid(reply: Reply) -> str:
@@ -223,13 +227,9 @@ def describe_guesses(usage: Usage) -> str:
 
 def print_logprobs(tokens: Sequence[Token]) -> None:
     """Print each token with its log-probability and the alternatives in its place."""
-
-    def quoted(text: str) -> str:
-        return json.dumps(printable(text), ensure_ascii=False)
-
     for token in tokens:
-        others = "  ".join(f"{quoted(other.text)} {other.logprob:.2f}" for other in token.alternatives)
-        print(f"{token.logprob or 0.0:8.2f}  {quoted(token.text):16}  {others}".rstrip(), file=sys.stderr)
+        others = "  ".join(f"{quote(other.text)} {other.logprob:.2f}" for other in token.alternatives)
+        print(f"{token.logprob or 0.0:8.2f}  {quote(token.text):16}  {others}".rstrip(), file=sys.stderr)
 
 
 def write(text: str, form: Form) -> None:

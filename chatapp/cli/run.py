@@ -180,9 +180,9 @@ def answer(view: LineView, prompt: str | None = None, past: Past | None = None, 
             if prompt is not None:
                 printout = view.print(turn := view.ask(prompt))
                 if compared and not printout.interrupted:
-                    from chatapp.cli.lossless import compare
+                    from chatapp.cli.lossless import check_lossless
 
-                    return compare(view, turn, printout.replies[0])
+                    return check_lossless(view, turn, printout.replies[0])
                 return 130 if printout.interrupted else 0
             if past and past.messages:
                 note(f"Going on with conversation {past.conversation.id}, {len(past.messages)} messages so far")

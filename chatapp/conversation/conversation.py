@@ -203,10 +203,6 @@ class Dialogue:
         """The messages before one, from the first of its branch."""
         return self._tree.branch(message.parent)
 
-    def text_before(self, message: Message) -> str:
-        """The text that a part of it goes on with."""
-        return self._tree.text(message.parent)
-
     # What a user does with it
 
     def ask(self, engine: Engine, text: str, n: int = 1) -> Turn:
@@ -326,11 +322,11 @@ class Dialogue:
         self._saving.save_if_well()  # a locked history is waited for, but not by each question
         turn.question = turn.question and self._tree[turn.question.id]
         turn.replies = tuple(self._tree[one] for one in replies)
-        before = self._tree.text(turn.parent) + told if self.kind == "completion" else ""
         if self.kind == "chat":
             stream = self._prompting.answer(engine, turn, self.toolset)
         else:
-            stream = self._prompting.complete(engine, turn, before)
+            before = "".join(one.text for one in self._tree.branch(turn.parent))
+            stream = self._prompting.complete(engine, turn, before + told)
         turn.deltas = self._draw(engine, turn, stream)
         next(turn.deltas)  # from here on it is noticed when it is closed
         return turn

@@ -62,19 +62,15 @@ def replay(dialogue: Dialogue, engine: Engine, message: int) -> Comparison:
         raise HistoryError(f"the receipt of this answer is damaged ({error}); it cannot be computed again") from error
     seed = kept.usage.get("seed")
     options = replace(options, n=n, seed=seed if isinstance(seed, int) else None, logprobs=LOGPROBS)
-    text = dialogue.text_before(kept) if dialogue.kind == "completion" else None
-    given = [token.id for token in tokens[:begun]]
-    if text is not None:
-        text += "".join(token.text for token in tokens[:begun])
-    stream = asked.stream(engine, dialogue.before(kept), options, given, text)
+    before, given = dialogue.before(kept), [token.id for token in tokens[:begun]]
+    said = [one.text for one in before] + [token.text for token in tokens[:begun]]
+    text = "".join(said) if dialogue.kind == "completion" else None
+    stream = asked.stream(engine, before, options, given, text)
     found = compare(tokens[begun:], stream, index, whole=kept.finish_reason in ("stop", "length"))
-    usage, now = engine.last_usage, engine.origin
-    then = {name: str(receipt.get(name, "")) for name in (*now, "chatapp")} | {
-        name: str(kept.usage.get(name, "")) for name in ("backend", "device", "precision", "prompt_digest")
-    }
-    here = {**now, "chatapp": chatapp.__version__}
-    if usage:
+    here = {**engine.origin, "chatapp": chatapp.__version__}
+    if usage := engine.last_usage:
         here |= {name: str(getattr(usage, name)) for name in ("backend", "device", "precision", "prompt_digest")}
+    then = {name: str((receipt if name in receipt else kept.usage).get(name, "")) for name in here}
     changed = {name: (then[name], here[name]) for name in here if then[name] != here[name]}
     return replace(found, changed=changed)
 

@@ -113,10 +113,6 @@ class Tree:
                 leaf = path[-1].parent
             return path[::-1]
 
-    def text(self, message: int | None) -> str:
-        """The text that ends with a message."""
-        return "".join(one.text for one in self.branch(message))
-
     def after(self, message: int | None) -> Sequence[Message]:
         """The messages that follow one, oldest first."""
         with self.lock:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from chatapp.cli import lossless
+from chatapp.conversation.replay import Comparison
 from chatapp.generation import Alternative, Token
 from support.checkpoints import MakeCheckpoint, Run
 
@@ -58,10 +59,10 @@ def test_a_draft_model_of_another_vocabulary_is_refused(checkpoint: MakeCheckpoi
 def test_what_differs_is_told_with_how_close_it_was() -> None:
     here = Token(1, " a", None, (), 0.0, guessed=True)
     there = Token(2, " b", -0.69, (Alternative(2, " b", -0.69), Alternative(1, " a", -0.7)), 0.0)
-    told = lossless.describe([there, here, here], [there, there, here])
+    told = lossless.describe(Comparison(3, 1, here, there)).split("\n")
     assert told[0] == 'Not the same from token 2 on: " a" with guesses, " b" by plain steps.'
     assert told[1].startswith("The model found them 0.0100 apart in log-probability")
     assert "where tokens are drawn, between any two at whose border the random number falls" in told[1]
-    assert "not among the 20 likeliest" in lossless.describe([Token(3, "c", None, (), 0.0)], [there])[1]
-    assert lossless.describe([there], [there, here]) == ["Not the same: one of the answers ends after 1 tokens."]
-    assert lossless.describe([there, here], [there, here]) == []
+    assert "not among the 20 likeliest" in lossless.describe(Comparison(1, 0, Token(3, "c", None, (), 0.0), there))
+    assert lossless.describe(Comparison(1, 1, None, here)) == "Not the same: one of the answers ends after 1 tokens."
+    assert lossless.describe(Comparison(2)) == "Lossless: the same 2 tokens."
