@@ -2,12 +2,14 @@
 
 import argparse
 import re
+import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from backends.suggest import suggest
 from chatapp.settings.settings import OBJECTIVES
+from chatapp.text.errors import InputError, UsageError
 from chatapp.text.files import read_input
 from chatapp.text.printable import printable
 
@@ -233,7 +235,6 @@ def add_remote(parser: argparse.ArgumentParser) -> None:
 
 def read_model(given: Namespace, name: str) -> str:
     """Read which model is meant, where a server may have it: by then `name` is what else was said of it, or nothing."""
-    from chatapp.text.errors import UsageError
     from chatapp.workspace import Workspace
 
     server, named = getattr(given, "remote", None), getattr(given, "remote_model", None)
@@ -302,6 +303,17 @@ def add_setup(parser: argparse.ArgumentParser) -> None:
     think.add_argument("--reasoning-effort", dest="think", choices=EFFORTS, metavar="E", help=effort)
     group.add_argument("--tools", metavar="SERVER", action="append", help="let it call tools of a server; repeatable")
     group.add_argument("--preset", metavar="NAME", help="options by name: precise, creative, code, ... or your own")
+
+
+def read_secret(name: str, read: Callable[[str], str]) -> str:
+    """Read a token or a key: without showing it, by `read`, or a line of standard input where that is no terminal."""
+    try:
+        found = read(f"{name.capitalize()} (it is not shown): ") if sys.stdin.isatty() else sys.stdin.readline()
+    except EOFError:  # Ctrl+D
+        found = ""
+    if not found.strip():
+        raise InputError(f"no {name} was given; nothing was changed")
+    return found.strip()
 
 
 def parse_number(text: str) -> int:

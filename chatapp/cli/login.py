@@ -5,9 +5,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 
-from chatapp.cli.arguments import Parser
+from chatapp.cli.arguments import Parser, read_secret
 from chatapp.settings import offline
-from chatapp.text.errors import InputError
 from chatapp.text.printable import printable
 
 DETAILS = "The token is read without showing it, or from standard input, and kept where huggingface_hub keeps it."
@@ -32,12 +31,4 @@ def login(read: Callable[[str], str] = getpass.getpass) -> None:
     place = hub.site()
     if sys.stdin.isatty():
         print(f"Make a token that may read at {place.endpoint}/settings/tokens", file=sys.stderr)
-        try:
-            token = read("Token (it is not shown): ")
-        except EOFError:  # Ctrl+D
-            token = ""
-    else:
-        token = sys.stdin.readline()
-    if not token.strip():
-        raise InputError("no token was given; nothing was changed")
-    print(f"logged in as {printable(hub.login(token.strip()))}")
+    print(f"logged in as {printable(hub.login(read_secret('token', read)))}")

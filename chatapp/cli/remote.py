@@ -1,13 +1,12 @@
 """`chatapp remote`: name servers that have models, list them, forget them."""
 
 import getpass
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 
-from chatapp.cli.arguments import Parser
+from chatapp.cli.arguments import Parser, read_secret
 from chatapp.cli.printing import note, print_json
-from chatapp.text.errors import InputError, UsageError
+from chatapp.text.errors import UsageError
 from chatapp.text.printable import printable
 from chatapp.text.units import table
 from chatapp.workspace import Workspace
@@ -79,7 +78,7 @@ def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str
         given.key_variable or "",
         given.context or 0,
     )
-    key = read_key(read) if given.key else ""
+    key = read_secret("key", read) if given.key else ""
     if key:
         remote.refuse_readable_key()
     found = opening.look_at(workspace.home, remote, key)
@@ -88,14 +87,6 @@ def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str
     print(printable(f"{found.name} is {found.url}; its models ({len(found.models)}): {listed}"))
     if found.elsewhere:
         note(f"What you say to MODEL@{found.name} goes to {found.elsewhere}.")
-
-
-def read_key(read: Callable[[str], str]) -> str:
-    """Read a key, without showing it."""
-    key = read("Key (it is not shown): ") if sys.stdin.isatty() else sys.stdin.readline()
-    if not key.strip():
-        raise InputError("no key was given; nothing was changed")
-    return key.strip()
 
 
 def list_servers(workspace: Workspace, *, as_json: bool) -> None:

@@ -3,15 +3,19 @@
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from chatapp.cli import remote as command
+from chatapp.cli.main import parse
 from chatapp.models.catalogue import describe_remotes
 from chatapp.remote import remotes
 from chatapp.remote.address import Remote, parse_url, split_model
 from chatapp.remote.errors import RemoteError
 from chatapp.remote.opening import open_remote
 from chatapp.settings.offline import VARIABLE, Offline
+from chatapp.text.errors import InputError
 from chatapp.workspace import Opened, Workspace
 from support.checkpoints import MakeCheckpoint, Run
 from support.recorded_streams import TEXT, chunk, serve
@@ -244,3 +248,12 @@ def test_a_key_is_read_without_being_shown(chatapp: Run, home: Path) -> None:
         assert server.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
         assert remotes.read_key(home, remotes.find(home, "desk")) == KEY
     assert KEY not in chatapp("remote", "list", "--json").stdout
+
+
+def test_ctrl_d_in_the_place_of_a_key_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(question: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    with pytest.raises(InputError, match="no key was given"):
+        command.run(parse(["remote", "add", "desk", "http://127.0.0.1:9", "--key"]), read=leave)
