@@ -5,6 +5,7 @@ from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note
+from chatapp.text.errors import InputError
 from chatapp.workspace import Workspace
 
 DETAILS = """\
@@ -59,7 +60,7 @@ def has_view() -> bool:
     if not (lack := window.find_lack()):
         return True
     if not browser.is_there():
-        raise window.NoWindow(
+        raise InputError(
             f"neither a window nor a page can be opened: {lack}, and no browser was found; "
             "in a terminal the screen needs neither: chatapp"
         )

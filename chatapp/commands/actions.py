@@ -5,8 +5,6 @@ The screen binds its keys; the palette, the help, the prompt's offers and the lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from chatapp.commands import run
 from chatapp.commands.commands import PRESETS, SEARCH, Action, Command, Slash, SlashError, place_at
 from chatapp.commands.parse import (
@@ -23,6 +21,7 @@ from chatapp.commands.parse import (
     wanted,
 )
 from chatapp.commands.tools import read_tools
+from chatapp.text.units import columns
 
 
 def parse(line: str) -> Command | None:
@@ -66,7 +65,7 @@ def explain(name: str = "") -> str:
     if name == "/set":
         from chatapp.commands.parameters import PARAMETERS
 
-        return "\n".join([*lay_out(SETTINGS), "", *lay_out([(name, one.does) for name, one in PARAMETERS.items()])])
+        return f"{columns(SETTINGS)}\n\n{columns([(name, one.does) for name, one in PARAMETERS.items()])}"
     if found := find(name):
         return "\n  ".join(filter(None, (f"{name} {found.usage}".strip(), found.does, DETAILS.get(name))))
     rows = [
@@ -74,13 +73,7 @@ def explain(name: str = "") -> str:
         ("!COMMAND", "run it in your shell, for the next message"),
         (FENCE, "begin and end a text of several lines"),
     ]
-    return "\n".join(lay_out(rows))
-
-
-def lay_out(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """Two columns in lines."""
-    width = max(len(first) for first, _ in rows)
-    return [f"{first:{width}}  {second}" for first, second in rows]
+    return columns(rows)
 
 
 def listed() -> list[tuple[str, str]]:

@@ -30,6 +30,9 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
         hint = suggest(name, [*PARAMETERS, *OLLAMA], "/? set tells which there are")
         raise SlashError(f"there is no parameter {name!r}; {hint}")
     parameter = PARAMETERS[own]
+    example = f"such as: /set parameter {own} {parameter.example}"
+    if not given:
+        raise SlashError(f"say the value of {own}, {example}")
     try:
         value = parameter.read(given)
         options = Options(**{own: value})
@@ -42,8 +45,7 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
     except InputError as error:
         raise SlashError(str(error)) from error
     except (ValueError, KeyError) as error:
-        wrong = f"{given!r} is no value of {own}" if given else f"say the value of {own}"
-        raise SlashError(f"{wrong}, such as: /set parameter {own} {parameter.example}") from error
+        raise SlashError(f"{given!r} is no value of {own}, {example}") from error
     return own, value
 
 
@@ -73,8 +75,6 @@ def _whole(given: str) -> int | None:
 
 def _stops(given: str) -> tuple[str, ...]:
     """Texts in quotes, in which `\\n` is a line's end and `\\t` a tab, or one without."""
-    if not given:
-        raise ValueError("no text")
     if re.fullmatch(r'("(?:[^"\\]|\\.)+"\s*)+', given):
         inside = re.findall(r'"((?:[^"\\]|\\.)+)"', given)
         plain = {"n": "\n", "t": "\t"}
@@ -84,8 +84,6 @@ def _stops(given: str) -> tuple[str, ...]:
 
 def _text(given: str) -> str | None:
     """A text as it is."""
-    if not given:
-        raise ValueError("no text")
     return None if given.lower() == "none" else given
 
 
@@ -99,8 +97,6 @@ def _schema(given: str) -> str | None:
 
 def _names(given: str) -> tuple[str, ...]:
     """Names, with spaces or commas between them."""
-    if not given:
-        raise ValueError("no name")
     return () if given.lower() == "none" else tuple(given.replace(",", " ").split())
 
 
@@ -123,10 +119,7 @@ def _biases(given: str) -> dict[int, float]:
     """Pairs such as 50256=-100."""
     if given.lower() == "none":
         return {}
-    pairs = [pair.partition("=") for pair in given.split()]
-    if not pairs:
-        raise ValueError("no pair")
-    return {int(token): float(bias) for token, _, bias in pairs}
+    return {int(token): float(bias) for token, _, bias in (pair.partition("=") for pair in given.split())}
 
 
 @dataclass(frozen=True)

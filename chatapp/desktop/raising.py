@@ -12,10 +12,6 @@ PATIENCE = 5.0
 """Seconds that the first window has to tell how it is raised."""
 
 
-class NotRaised(UserError):
-    """The window that is there does not answer."""
-
-
 def raise_window(running: SingleInstance) -> None:
     """Ask the window that is there to come to the front."""
     from websockets.exceptions import WebSocketException
@@ -39,5 +35,5 @@ def raise_window(running: SingleInstance) -> None:
             except (OSError, WebSocketException):
                 pass  # it is not listening yet, or not any more
         if time.monotonic() > end:
-            raise NotRaised(f"chatapp is running, but its window does not answer; end it, or delete {running.path}")
+            raise UserError(f"chatapp is running, but its window does not answer; end it, or delete {running.path}")
         time.sleep(0.05)

@@ -31,10 +31,6 @@ NO_WEBKIT = (
 )
 
 
-class NoWindow(UserError):
-    """A window cannot be opened here."""
-
-
 class NativeWindow:
     """The window, as the bridge sees it; pywebview's own thread is the main one."""
 
@@ -78,7 +74,7 @@ class NativeWindow:
         try:
             webview.start(private_mode=True)
         except webview.errors.WebViewException as error:
-            raise NoWindow(
+            raise UserError(
                 f"the web view does not start: {error}; open the page in your browser: chatapp desktop --browser"
             ) from error
 

@@ -8,13 +8,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import Any, Literal
 
 from chatapp.generation.delta import Alternative, Token, Usage, percentile
 from chatapp.generation.reply import measure_speed
 from chatapp.text.errors import InputError
-from chatapp.text.files import find_free
+from chatapp.text.files import find_free, write_whole
 
 Form = Literal["csv", "json"]
 UNLIKELY = 0.5
@@ -143,22 +144,18 @@ def _is_measure(value: object) -> bool:
 
 def _of_tokens(tokens: Sequence[Token], begun: int) -> tuple[Step, ...]:
     """Every token with its latency; those it was begun with have none."""
-    steps, elapsed = [Step(number, token, None, None) for number, token in enumerate(tokens[:begun], 1)], 0.0
-    for number, token in enumerate(tokens[begun:], begun + 1):
-        elapsed += token.seconds
-        steps.append(Step(number, token, token.seconds, elapsed))
-    return tuple(steps)
+    times = [token.seconds for token in tokens[begun:]]
+    known = chain(repeat((None, None), begun), zip(times, accumulate(times), strict=True))
+    return tuple(Step(number, token, *time) for number, (token, time) in enumerate(zip(tokens, known, strict=True), 1))
 
 
 def _of_latencies(latencies: Sequence[float], first: float | None) -> tuple[Step, ...]:
     """Latencies alone; without that of the first token nobody knows when the others came."""
     if not latencies and first is None:
         return ()
-    steps, elapsed = [Step(1, None, first, first)], first
-    for number, seconds in enumerate(latencies, 2):
-        elapsed = None if elapsed is None else elapsed + seconds
-        steps.append(Step(number, None, seconds, elapsed))
-    return tuple(steps)
+    elapsed = repeat(None) if first is None else accumulate((first, *latencies))
+    times = zip((first, *latencies), elapsed, strict=False)
+    return tuple(Step(number, None, *time) for number, time in enumerate(times, 1))
 
 
 # Probabilities
@@ -256,15 +253,9 @@ def save(answer: Answer, path: Path) -> None:
     forms = {".csv": as_csv, ".json": as_json}
     if not (form := forms.get(path.suffix.lower())):
         raise InputError(f"{path} says not what to write; end it with .csv or .json")
+    if path.exists():
+        raise InputError(f"{path} is there already; choose another name")
     try:
-        file = path.open("x", encoding="utf-8", newline="")
-    except FileExistsError:
-        raise InputError(f"{path} is there already; choose another name") from None
+        write_whole(path, form(answer))
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from error
-    try:
-        with file:
-            file.write(form(answer))
-    except OSError as error:
-        path.unlink(missing_ok=True)
         raise InputError(f"{path} cannot be written: {error.strerror}") from error

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from textual.keys import KEY_NAME_REPLACEMENTS, REPLACED_KEYS
+
 from backends.suggest import suggest
 from chatapp.settings import toml_files
 
@@ -130,15 +132,6 @@ ALSO = {
     "command": "super",
 }
 """Other names of keys that people write."""
-UNICODE = {
-    "slash": "solidus",
-    "backslash": "reverse_solidus",
-    "at": "commercial_at",
-    "minus": "hyphen_minus",
-    "plus": "plus_sign",
-    "underscore": "low_line",
-}
-"""Textual's names of characters that differ from Unicode's, with underscores for spaces and hyphens."""
 SAME = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+left_square_bracket": "escape", "ctrl+h": "backspace"}
 """Keys that arrive from a terminal as another."""
 
@@ -170,8 +163,8 @@ def _named(name: str, text: str) -> str:
         return name
     if len(name) == 1 and name.isprintable():
         long = unicodedata.name(name, "").lower().replace(" ", "_").replace("-", "_")
-        return next((ours for ours, theirs in UNICODE.items() if theirs == long), long)
-    if name in UNICODE or _is_character(name):
+        return KEY_NAME_REPLACEMENTS.get(long, long)
+    if name in REPLACED_KEYS or _is_character(name):
         return name
     near = suggest(name, [*NAMED, *ALSO])
     raise _Unusable(f"there is no key {text!r}" + (f"; {near}" if near else ""))

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from chatapp.text.units import columns
+
 LONGEST: Final = 60
 """Characters of a licence's name: some publishers put all of its text there."""
 CLASSIFIER: Final = "License :: "
@@ -85,12 +87,8 @@ def describe(found: importlib.metadata.Distribution) -> Part:
 
 def tell(version: str) -> str:
     """The name card: chatapp, and its parts in a table."""
-    parts = list_parts()
-    name, number = (
-        max(len(text) for text in texts) for texts in zip(*((p.name, p.version) for p in parts), strict=True)
-    )
-    rows = [f"{part.name:{name}}  {part.version:{number}}  {part.licence}" for part in parts]
-    return "\n".join([f"chatapp {version}, Apache-2.0", "Models run on this machine. It is made of:", "", *rows])
+    parts = columns([(part.name, part.version, part.licence) for part in list_parts()])
+    return f"chatapp {version}, Apache-2.0\nModels run on this machine. It is made of:\n\n{parts}"
 
 
 def bill(version: str) -> dict[str, Any]:  # Any: JSON

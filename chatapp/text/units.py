@@ -51,13 +51,14 @@ def size(number: int) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns under their heads, as wide as they need to be; names in them may have been given by anyone."""
-    lines = [heads, *([printable(text) for text in row] for row in rows)]
-    widths = [max(cells(line[column]) for line in lines) for column in range(len(heads))]
-    padded = [
-        "  ".join(text + " " * (width - cells(text)) for text, width in zip(line, widths, strict=True))
-        for line in lines
-    ]
-    return "\n".join(line.rstrip() for line in padded)
+    return columns([heads, *([printable(text) for text in row] for row in rows)])
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as lines, each column as wide as it needs to be."""
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    lines = (zip(row, widths, strict=True) for row in rows)
+    return "\n".join("  ".join(text + " " * (width - cells(text)) for text, width in line).rstrip() for line in lines)
 
 
 def cells(text: str) -> int:

@@ -8,8 +8,9 @@ import pytest
 
 from chatapp.desktop import bridge
 from chatapp.desktop.bridge import environment
-from chatapp.desktop.raising import NotRaised, raise_window
+from chatapp.desktop.raising import raise_window
 from chatapp.desktop.state import SingleInstance, WindowState, read, write
+from chatapp.text.errors import UserError
 from support.typist import until
 from support.windows import drawn, told, window
 
@@ -163,7 +164,7 @@ async def test_a_second_start_raises_the_window(tmp_path: Path) -> None:
 def test_a_window_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chatapp.desktop.raising.PATIENCE", 0.0)
     first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
-    with pytest.raises(NotRaised, match="does not answer"):
+    with pytest.raises(UserError, match="does not answer"):
         raise_window(second)
     second.close()
     first.close()
