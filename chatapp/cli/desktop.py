@@ -30,14 +30,13 @@ def add(parser: Parser) -> None:
 def run(given: Namespace) -> int:
     """Open the window, or raise the one that is there, and stay until its user leaves."""
     from chatapp.desktop.bridge import COMMAND
-    from chatapp.desktop.raising import raise_window
     from chatapp.desktop.state import SingleInstance
 
     home = Workspace().home
     running = SingleInstance(home)
     try:
         if not running.is_first:
-            raise_window(running)
+            running.raise_window()
             if given.model or given.screen_reader:
                 note("chatapp was open already: a model is chosen there (Ctrl+O), --screen-reader counts at a start.")
             return 0

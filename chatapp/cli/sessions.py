@@ -161,7 +161,7 @@ def export(history: "History", given: Namespace) -> int:
         sys.stdout.write(text)
     else:
         files.write(Path(given.output), text)
-        print(f"{count_conversations(len(conversations))} in {printable(given.output)}", file=sys.stderr)
+        print(f"{files.count(len(conversations))} in {printable(given.output)}", file=sys.stderr)
     return 0
 
 
@@ -171,7 +171,7 @@ def bring_in(history: "History", given: Namespace) -> int:
     for file in given.files:
         name = "standard input" if file == "-" else printable(file)
         batch = files.import_file(history, file)
-        print(f"{name}: {count_conversations(len(batch.conversations))} imported")
+        print(f"{name}: {files.count(len(batch.conversations))} imported")
         if batch.left_out:
             parts = ", ".join(f"{count} {printable(what)}" for what, count in sorted(batch.left_out.items()))
             print(f"{name}: left out, because it is no text between user and model: {parts}", file=sys.stderr)
@@ -194,9 +194,9 @@ def remove(history: "History", given: Namespace) -> int:
     ids = [one.id for one in history.list(drafts=True)] if given.all else list(dict.fromkeys(given.ids))
     history.delete(*ids)
     if given.now:
-        print(f"{count_conversations(history.erase())} deleted for good, earlier ones included")
+        print(f"{files.count(history.erase())} deleted for good, earlier ones included")
     else:
-        print(f"{count_conversations(len(ids))} deleted; `chatapp sessions undo` brings back what was deleted last")
+        print(f"{files.count(len(ids))} deleted; `chatapp sessions undo` brings back what was deleted last")
     return 0
 
 
@@ -217,8 +217,3 @@ def run(given: Namespace) -> int:
         for line in history.new_damage():
             warn(line)
         return code
-
-
-def count_conversations(number: int) -> str:
-    """Count conversations in words."""
-    return f"{number:,} conversation{'s' * (number != 1)}"

@@ -11,7 +11,6 @@ from chatapp.cli.progress import show_steps
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds, size, table
 from chatapp.workspace import Workspace
-from model_store import StoredModel
 
 if TYPE_CHECKING:
     from chatapp.placement.record import Measurement
@@ -40,25 +39,22 @@ def run(given: Namespace) -> int:
     with store.adopting(), show_steps(model.name) as on_progress:
         found = measuring.measure_all(store, model, placement, anew=given.again, on_progress=on_progress)
     ranking = selection.rank(found, placement.objective)
-    print_choice(model, ranking, found, placement.objective, as_json=given.json)
+    rejected = [one for one in found if one.failure]
+    if given.json:
+        about = {"model": model.name, "objective": placement.objective}
+        print_json(about | {"ranking": ranking, "rejected": rejected})
+    else:
+        if ranking:
+            print_ranking(model.name, placement.objective, ranking)
+        for one in rejected:
+            print(printable(f"\n{one.placement} is not chosen: {one.failure}"))
     return 0 if ranking else 1
 
 
-def print_choice(
-    model: StoredModel,
-    ranking: "Sequence[Measurement]",
-    every: "Sequence[Measurement]",
-    objective: str,
-    *,
-    as_json: bool,
-) -> None:
-    """Print what was measured of each placement of a model, the chosen one first, then those that were rejected."""
+def print_ranking(name: str, objective: str, ranking: "Sequence[Measurement]") -> None:
+    """Print what was measured of each placement of a model, the chosen one first."""
     from chatapp.placement.record import MANY
 
-    rejected = [one for one in every if one.failure]
-    if as_json:
-        return print_json({"model": model.name, "objective": objective, "ranking": ranking, "rejected": rejected})
-    lengths = [f"{length} TOKENS" for length, _ in ranking[0].first_token] if ranking else []
     rows = [
         (
             one.placement.backend,
@@ -71,10 +67,7 @@ def print_choice(
         )
         for one in ranking
     ]
-    if rows:
-        times = *lengths, "P50", "P95", f"{MANY} AT ONCE", "LOAD", "LOWERING"
-        name = printable(model.name)
-        print(f"{name} for {objective}, best first: time to the first token, of a step, of {MANY} at once, to load\n")
-        print(table(("BACKEND", "DEVICE", "PRECISION", *times, "MEMORY", "CHECK"), rows))
-    for one in rejected:
-        print(printable(f"\n{one.placement} is not chosen: {one.failure}"))
+    lengths = [f"{length} TOKENS" for length, _ in ranking[0].first_token]
+    heads = ("BACKEND", "DEVICE", "PRECISION", *lengths, "P50", "P95", f"{MANY} AT ONCE", "LOAD", "LOWERING", "MEMORY")
+    what = f"time to the first token, of a step, of {MANY} at once, to load"
+    print(f"{printable(name)} for {objective}, best first: {what}\n\n{table((*heads, 'CHECK'), rows)}")

@@ -219,7 +219,7 @@ def find_text(message: Message, block: int | None = None) -> str:
 
 def last_message(view: View, role: Role) -> Message:
     """The last message of the user's or the model's."""
-    found = next((message for message in reversed(view.dialogue.branch()) if message.role == role), None)
+    found = view.dialogue.last(role)
     if found is None:
         raise InputError("nothing was said yet in this conversation")
     return found

@@ -71,15 +71,13 @@ class Omitted:
 
     def describe(self, root: Path) -> str:
         """One line for the user; empty where nothing was left out."""
-        parts = []
-        if self.unreadable:
-            parts.append(f"{self.unreadable:,} that cannot be read")
-        if self.large:
-            parts.append(f"{self.large:,} larger than {MOST_BYTES // 1024} KB")
-        if self.full:
-            parts.append(f"{self.full:,} for which there is no room")
-        if self.many:
-            parts.append(f"what comes after the first {MOST_ENTRIES:,} files and folders")
+        told = {
+            f"{self.unreadable:,} that cannot be read": self.unreadable,
+            f"{self.large:,} larger than {MOST_BYTES // 1024} KB": self.large,
+            f"{self.full:,} for which there is no room": self.full,
+            f"what comes after the first {MOST_ENTRIES:,} files and folders": self.many,
+        }
+        parts = [part for part, there_is in told.items() if there_is]
         return f"Completion does not look into all files of {root}: not into {', '.join(parts)}." if parts else ""
 
 

@@ -100,12 +100,9 @@ def entries(folder: Path) -> list[os.DirEntry[str]]:
             named = [entry for entry in found if not entry.name.startswith(".") and entry.name not in SKIPPED]
     except OSError:
         return []
-    return sorted((entry for entry in named if encodable(entry.name)), key=lambda entry: entry.name.casefold())
-
-
-def encodable(name: str) -> bool:
-    """Whether a name can be shown and typed: those that are no UTF-8, or hold control characters, cannot."""
-    return name.isprintable() and '"' not in name
+    # Those that are no UTF-8, or hold control characters, can be neither shown nor typed.
+    told = (entry for entry in named if entry.name.isprintable() and '"' not in entry.name)
+    return sorted(told, key=lambda entry: entry.name.casefold())
 
 
 def text_size(path: Path) -> int | None:
@@ -127,12 +124,9 @@ def rank(query: str, candidates: Sequence[Candidate], limit: int = 8) -> list[Ca
         near = sorted(candidates, key=lambda candidate: candidate.path.rstrip("/").count("/"))  # stable: by name within
         return near[:limit]
     letters = re.compile("".join(f"(?>.*?{re.escape(letter)})" for letter in wanted))  # takes each where it is first
-    fitting = [(score(wanted, path), path, found) for found in candidates if letters.match(path := path_of(found))]
+    paths = ((candidate, candidate.path.casefold()) for candidate in candidates)
+    fitting = [(score(wanted, path), path, candidate) for candidate, path in paths if letters.match(path)]
     return [found for _, _, found in sorted(fitting, key=lambda fit: fit[:2])[:limit]]
-
-
-def path_of(candidate: Candidate) -> str:
-    return candidate.path.casefold()
 
 
 def score(query: str, path: str) -> tuple[int, int, int]:
@@ -155,7 +149,7 @@ def score(query: str, path: str) -> tuple[int, int, int]:
 
 def is_guess(query: str, candidate: Candidate) -> bool:
     """Whether a candidate has only the letters of the query, and nowhere the word: any name fits some file so."""
-    return bool(query) and score(query.casefold(), path_of(candidate))[0] >= SCATTERED
+    return bool(query) and score(query.casefold(), candidate.path.casefold())[0] >= SCATTERED
 
 
 def is_subsequence(letters: str, text: str) -> bool:

@@ -450,6 +450,6 @@ class Dialogue:
                 self._tree.remove(number)
                 gone.append(number)
         if self._tree.leaf in gone:
-            self._tree.leaf = None if turn.before is None else self._tree.number(turn.before)
+            self._tree.leaf = self._tree.number(turn.before)
             self._saving.leaf_changed = True
         turn.withdrawn = True

@@ -76,10 +76,14 @@ def import_file(history: History, file: str) -> imported.Batch:
     return batch
 
 
+def count(number: int) -> str:
+    """So many conversations, in words."""
+    return f"{number:,} conversation{'s' * (number != 1)}"
+
+
 def describe_import(batch: imported.Batch) -> str:
     """The conversations that an import brought, and what it left out, in lines."""
-    number = len(batch.conversations)
-    lines = [f"{number:,} conversation{'s' * (number != 1)} imported"]
+    lines = [f"{count(len(batch.conversations))} imported"]
     if batch.left_out:
         lines.append("left out: " + ", ".join(f"{many} {what}" for what, many in sorted(batch.left_out.items())))
     return "\n".join(lines + [f"not imported: {reason}" for reason in batch.refused])

@@ -4,10 +4,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 from chatapp.history import ConversationNotFound, Message
 from chatapp.text.printable import printable
+
+Number = TypeVar("Number", int, int | None)
 
 
 class Tree:
@@ -23,7 +25,7 @@ class Tree:
         self._growing: dict[int, str] = {}
         """Texts of replies that are being written: a fact changes less often than a text grows."""
         self._after: defaultdict[int | None, list[int]] = defaultdict(list)
-        self._renumbered: dict[int, int] = {}
+        self._renumbered: dict[int | None, int] = {}
         self._added = 0
         for message in messages:
             self._place(message)
@@ -33,8 +35,8 @@ class Tree:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def number(self, message: int) -> int:
-        """The number that a message has now."""
+    def number(self, message: Number) -> Number:
+        """The number that a message has now; None stays so."""
         return self._renumbered.get(message, message)
 
     def __getitem__(self, message: int) -> Message:
@@ -51,7 +53,7 @@ class Tree:
         """Add a message and show the branch that ends with it."""
         with self.lock:
             self._added += 1
-            new = replace(message, id=-self._added, parent=self._number_or_none(message.parent))
+            new = replace(message, id=-self._added, parent=self.number(message.parent))
             self._place(new)
             self.leaf = new.id
             return self[new.id]
@@ -107,7 +109,7 @@ class Tree:
         """The messages from the first one to this."""
         with self.lock:
             path: list[Message] = []
-            leaf = self._number_or_none(leaf)
+            leaf = self.number(leaf)
             while leaf is not None:
                 path.append(self[leaf])
                 leaf = path[-1].parent
@@ -116,7 +118,7 @@ class Tree:
     def after(self, message: int | None) -> Sequence[Message]:
         """The messages that follow one, oldest first."""
         with self.lock:
-            return [self[one] for one in self._after[self._number_or_none(message)]]
+            return [self[one] for one in self._after[self.number(message)]]
 
     def newest(self, message: int) -> int:
         """Where the branch through a message ends, following the newest version each time."""
@@ -138,9 +140,6 @@ class Tree:
                 one = max(fitting, key=lambda one: (one.id in shown, one.versions.index(one.id)))
                 last, text = one.id, text[len(printable(one.text)) :]
             return last, text
-
-    def _number_or_none(self, message: int | None) -> int | None:
-        return None if message is None else self.number(message)
 
     def _place(self, message: Message) -> None:
         self._messages[message.id] = message

@@ -213,15 +213,11 @@ class Bridge:
         self.entered.set()
         with suppress(ConnectionClosed):
             async for message in connection:
-                known = self.type(message) if isinstance(message, bytes) else await self.hear(parse(message))
-                if not known:
+                if isinstance(message, bytes):  # what was typed
+                    self.write(b"D", message.decode(errors="replace").encode())
+                elif not await self.hear(parse(message)):
                     await connection.close(1008)
                 await self.drain()
-
-    def type(self, keys: bytes) -> bool:
-        """Pass on what was typed."""
-        self.write(b"D", keys.decode(errors="replace").encode())
-        return True
 
     async def hear(self, message: Message) -> bool:
         """Do what the page tells; False: it is none of the messages that there are."""

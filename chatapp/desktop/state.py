@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from backends.errors import UserError
 from chatapp.text.child import parse
 from chatapp.text.files import write_whole
 from model_store.locks import lock
 
 LARGEST = 100_000
 """More than any size or place of a window."""
+PATIENCE = 5.0
+"""Seconds that the first window has to tell how it is raised."""
 
 
 @dataclass
@@ -75,6 +79,28 @@ class SingleInstance:
             if isinstance(port := told.get("port"), int) and isinstance(secret := told.get("secret"), str):
                 return port, secret
         return None
+
+    def raise_window(self) -> None:
+        """Ask the window that is there to come to the front."""
+        from websockets.exceptions import WebSocketException
+        from websockets.sync.client import connect
+        from websockets.typing import Origin, Subprotocol
+
+        from chatapp.desktop.door import RAISE, SOCKET
+
+        end = time.monotonic() + PATIENCE
+        while True:
+            if told := self.read():
+                host, protocols = f"127.0.0.1:{told[0]}", [RAISE, Subprotocol(told[1])]
+                url, origin = f"ws://{host}{SOCKET}", Origin(f"http://{host}")
+                try:
+                    with connect(url, origin=origin, subprotocols=protocols, open_timeout=2, proxy=None):
+                        return
+                except (OSError, WebSocketException):
+                    pass  # it is not listening yet, or not any more
+            if time.monotonic() > end:
+                raise UserError(f"chatapp is running, but its window does not answer; end it, or delete {self.path}")
+            time.sleep(0.05)
 
     def close(self) -> None:
         """Make room for the next window."""

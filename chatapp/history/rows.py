@@ -123,15 +123,10 @@ def read_message(row: Sequence[Any], parent: int | None, versions: tuple[int, ..
     )
 
 
-def write_facts(facts: Mapping[str, Any]) -> str:  # Any: JSON
-    """Write an object as JSON; most are empty."""
-    return json.dumps(dict(facts)) if facts else "{}"
-
-
 def insert_message(connection: "sqlite3.Connection", new: Message, latencies: Sequence[float] = ()) -> int:
     """Add a message, and give its number."""
     place = (new.conversation, new.parent, new.role, clean(new.text), new.created, new.finished, new.finish_reason)
-    how = (one_line(new.model), write_facts(new.options), write_facts(new.usage))
+    how = (one_line(new.model), json.dumps(dict(new.options)), json.dumps(dict(new.usage)))
     said = (write_latencies(latencies), clean(new.summary), write_calls(new.calls))
     cursor = connection.execute(
         "INSERT INTO messages (conversation, parent, role, text, created, finished, finish_reason, model, options, "
@@ -142,8 +137,8 @@ def insert_message(connection: "sqlite3.Connection", new: Message, latencies: Se
 
 
 def write_calls(calls: Sequence[ToolCall]) -> str:
-    """Write calls as JSON; most messages have none."""
-    return json.dumps(calls_as_lists(calls)) if calls else "[]"
+    """Write calls as JSON."""
+    return json.dumps(calls_as_lists(calls))
 
 
 def calls_as_lists(calls: Sequence[ToolCall]) -> list[list[str]]:
@@ -163,16 +158,14 @@ def calls_of_lists(lists: Any, where: str) -> tuple[ToolCall, ...]:  # Any: JSON
 
 
 def keep_tokens(connection: "sqlite3.Connection", number: int, tokens: Sequence[Token]) -> None:
-    """Keep the tokens of a message, where there are any."""
+    """Keep the tokens of a message, compressed, where there are any."""
     if tokens:
-        content = pack_tokens(tokens)
+        content = zlib.compress(json.dumps(as_lists(tokens), separators=(",", ":")).encode(), 6)
         connection.execute("INSERT OR REPLACE INTO tokens (message, content) VALUES (?, ?)", (number, content))
 
 
 def write_latencies(latencies: Sequence[float]) -> str:
     """Write latencies as JSON, in microseconds' precision."""
-    if not latencies:
-        return "[]"  # of every message but a reply
     return json.dumps([round(seconds, 6) for seconds in latencies])
 
 
@@ -183,11 +176,6 @@ def read_latencies(content: object) -> Sequence[float]:
         return tuple(float(seconds) for seconds in found)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return ()
-
-
-def pack_tokens(tokens: Sequence[Token]) -> bytes:
-    """Compress the tokens of a reply, as the database holds them."""
-    return zlib.compress(json.dumps(as_lists(tokens), separators=(",", ":")).encode(), 6)
 
 
 def unpack_tokens(content: object) -> Sequence[Token]:

@@ -8,7 +8,6 @@ import pytest
 
 from chatapp.desktop import bridge
 from chatapp.desktop.bridge import environment
-from chatapp.desktop.raising import raise_window
 from chatapp.desktop.state import SingleInstance, WindowState, read, write
 from chatapp.text.errors import UserError
 from support.typist import until
@@ -150,7 +149,7 @@ async def test_a_second_start_raises_the_window(tmp_path: Path) -> None:
         assert first.path.stat().st_mode & 0o077 == 0
         second = SingleInstance(tmp_path)
         assert not second.is_first
-        await asyncio.to_thread(raise_window, second)
+        await asyncio.to_thread(second.raise_window)
         assert len(one.face.shown) == 1
         await client.send(b"unharmed")
         await drawn(client, "unharmed")
@@ -162,10 +161,10 @@ async def test_a_second_start_raises_the_window(tmp_path: Path) -> None:
 
 
 def test_a_window_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chatapp.desktop.raising.PATIENCE", 0.0)
+    monkeypatch.setattr("chatapp.desktop.state.PATIENCE", 0.0)
     first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
     with pytest.raises(UserError, match="does not answer"):
-        raise_window(second)
+        second.raise_window()
     second.close()
     first.close()
 
