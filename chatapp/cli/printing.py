@@ -117,7 +117,9 @@ class Printout:
         if index == self.introduced:
             self.introduced += 1
             if len(self.replies) > 1:
-                note(f"completion {index + 1} of {len(self.replies)}{tell_score(self.replies[index])}")
+                score = self.replies[index].score
+                told = "" if score is None else f", score {score:.3f}"
+                note(f"completion {index + 1} of {len(self.replies)}{told}")
 
     def think(self, text: str) -> None:
         """Print a part of what the first reply thinks at once."""
@@ -143,13 +145,15 @@ class Printout:
                 write(reply.text, self.form)
             end_line(reply.text, self.form)
             if reply.valid is False:
-                note(tell_invalid(reply))
+                cut = reply.finish_reason == "length"
+                note("Not valid: it was cut off. Raise --max-tokens." if cut else "Not valid: it ended before.")
             if self.form.logprobs:
                 print_logprobs(reply.tokens)
         if self.interrupted:
             note("Interrupted.")
         if self.form.stats and usage:
-            print_stats(usage, self.form.stats)
+            told = json.dumps(usage.as_dict()) if self.form.stats == "json" else describe(usage)
+            print(told, file=sys.stderr, flush=True)
 
 
 def describe_event(event: BeamEvent) -> str:
@@ -160,17 +164,6 @@ def describe_event(event: BeamEvent) -> str:
 def quote(text: str) -> str:
     """A text that a model wrote, in quotes."""
     return json.dumps(printable(text), ensure_ascii=False)
-
-
-def tell_invalid(reply: Reply) -> str:
-    """That a reply is not what was asked for, and why."""
-    cut = "it was cut off" if reply.finish_reason == "length" else "it ended before"
-    return f"Not valid: {cut}." + (" Raise --max-tokens." if reply.finish_reason == "length" else "")
-
-
-def tell_score(reply: Reply) -> str:
-    """The score of a text that a beam search has found."""
-    return "" if reply.score is None else f", score {reply.score:.3f}"
 
 
 def print_json(facts: object) -> None:
@@ -192,11 +185,6 @@ def as_json(index: int, reply: Reply, *, logprobs: bool = False) -> str:
     if reply.thinking:
         facts["thinking"] = split(reply.thinking).thinking
     return json.dumps(facts | ({"tokens": [asdict(token) for token in reply.tokens]} if logprobs else {}))
-
-
-def print_stats(usage: Usage, form: str) -> None:
-    """Print the usage as `form`, text or json, says."""
-    print(json.dumps(usage.as_dict()) if form == "json" else describe(usage), file=sys.stderr, flush=True)
 
 
 def describe(usage: Usage) -> str:

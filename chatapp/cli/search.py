@@ -67,12 +67,12 @@ def print_tables(known: "list[Entry]", found: "list[Found]") -> int:
     """Print the models of the catalogue, and below them those of the Hub; how many tables that were."""
     rows = [
         (one.name, *parameters_and_memory(one.parameters * MILLION, one.cache * MILLION),
-         licence(one.licence, one.gated), one.good_for)
+         one.licence + ", gated" * one.gated, one.good_for)
         for one in known
     ]  # fmt: skip
     others = [
         (one.id, one.family, *parameters_and_memory(one.parameters), f"{one.downloads:,}",
-         licence(one.licence, one.gated))
+         one.licence + ", gated" * one.gated)
         for one in found
     ]  # fmt: skip
     tables = [table(("NAME", "PARAMETERS", "MEMORY", "LICENCE", "GOOD FOR"), rows)] if rows else []
@@ -97,8 +97,3 @@ def parameters_and_memory(parameters: int, cache: int = 0) -> tuple[str, str]:
     """The two as people read them; without a cache the memory is what is needed at least."""
     needed = memory(parameters, cache)
     return ("", "") if needed is None else (count(parameters), size(needed) + ("" if cache else " or more"))
-
-
-def licence(name: str, gated: bool) -> str:
-    """A licence, and whether the publisher wants to be asked."""
-    return f"{name}, gated" if gated else name

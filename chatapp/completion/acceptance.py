@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from chatapp.completion.completer import Offer
+from chatapp.text.files import write_whole
 
 LIMIT = 1_000_000
 """Bytes of the file, above which the older half goes."""
@@ -64,13 +66,8 @@ class Acceptance:
         finally:
             os.close(file)
         if size > LIMIT:
-            self._shorten()
-
-    def _shorten(self) -> None:
-        from chatapp.text.files import write_whole
-
-        lines = self.path.read_text("utf-8").splitlines(keepends=True)
-        write_whole(self.path, "".join(lines[len(lines) // 2 :]))
+            lines = self.path.read_text("utf-8").splitlines(keepends=True)
+            write_whole(self.path, "".join(lines[len(lines) // 2 :]))
 
     def events(self) -> Iterator[dict[str, object]]:
         """What was noted, in order; lines that are damaged are left out."""
@@ -88,16 +85,11 @@ class Acceptance:
 
     def summary(self) -> Summary:
         """The figures of all that was noted."""
-        shown = accepted = 0
-        times: list[float] = []
-        for facts in self.events():
-            shown += facts["event"] == "shown"
-            accepted += facts["event"] == "accepted"
-            if isinstance(taken := facts.get("milliseconds"), int | float):
-                times.append(taken)
-        times.sort()
+        events = list(self.events())
+        counts = Counter(facts["event"] for facts in events)
+        times = sorted(took for one in events if isinstance(took := one.get("milliseconds"), int | float))
         p50, p95 = (times[min(int(len(times) * part), len(times) - 1)] if times else None for part in (0.5, 0.95))
-        return Summary(shown, accepted, p50, p95)
+        return Summary(counts["shown"], counts["accepted"], p50, p95)
 
     def threshold(self, first: float) -> float:
         """A threshold that began with `first` and followed what was accepted."""

@@ -94,18 +94,19 @@ def takes_results(engine: Engine) -> bool:
         return False
     call = ToolCall("probe", "{}", "123456789")
     asked = [Message("user", "x"), Message("assistant", "", (call,))]
-    try:
-        short, long = (engine.count_chat([*asked, Message("tool", text, answers=call)]) for text in ("x", PROBE))
-    except GenerationError:
-        return False
-    return short < long
+    return differ(engine, *([*asked, Message("tool", text, answers=call)] for text in ("x", PROBE)))
 
 
 def takes_system(engine: Engine) -> bool:
     """Whether the model's chat template has a place for a system prompt."""
     asked = Message("user", "x")
+    return differ(engine, [asked], [Message("system", PROBE), asked])
+
+
+def differ(engine: Engine, short: Sequence[Message], long: Sequence[Message]) -> bool:
+    """Whether the model's chat template takes both conversations, and shows what is more in the second."""
     try:
-        return engine.count_chat([Message("system", PROBE), asked]) != engine.count_chat([asked])
+        return engine.count_chat(short) < engine.count_chat(long)
     except GenerationError:
         return False
 

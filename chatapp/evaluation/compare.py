@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from backends import Placement
 from chatapp.generation import Delta, Engine, Message, Reply, Usage
@@ -209,7 +210,7 @@ def describe_likeness(results: Sequence[Result]) -> str:
         return f"The texts of {every} are equal: {length}."
     parts: list[Sequence[object]] = [result.tokens if _same_model(results) else result.text for result in results]
     unit = "token" if _same_model(results) else "character"
-    shared = count_shared(parts)
+    shared = sum(1 for _ in takewhile(lambda items: len({*items}) == 1, zip(*parts, strict=False)))
     longest = max(map(len, parts))
     if not shared:
         return f"The texts differ from the first {unit} on."
@@ -218,13 +219,3 @@ def describe_likeness(results: Sequence[Result]) -> str:
 
 def _same_model(results: Sequence[Result]) -> bool:
     return len({result.model for result in results}) == 1
-
-
-def count_shared(parts: Sequence[Sequence[object]]) -> int:
-    """How many items all of them begin with alike."""
-    count = 0
-    for items in zip(*parts, strict=False):
-        if any(item != items[0] for item in items):
-            break
-        count += 1
-    return count

@@ -239,13 +239,8 @@ def read_tools(server: ToolServer, listed: Sequence[Listed], warn: Callable[[str
 def name_apart(tools: Sequence[Tool]) -> list[Tool]:
     """The tools under names that no two have: that of the server goes before where two servers have the same."""
     often = Counter(one.own for one in tools)
-
-    def name(tool: Tool) -> Tool:
-        if often[tool.own] == 1:
-            return tool
-        return replace(tool, function=replace(tool.function, name=f"{tool.server.name}.{tool.own}"))
-
-    return [name(one) for one in tools]
+    names = [one.own if often[one.own] == 1 else f"{one.server.name}.{one.own}" for one in tools]
+    return [replace(one, function=replace(one.function, name=name)) for one, name in zip(tools, names, strict=True)]
 
 
 def read_result(result: CallToolResult) -> Result:
