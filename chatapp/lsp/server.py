@@ -301,6 +301,8 @@ class Server(LanguageServer):
         try:
             found = await asyncio.wrap_future(request.answer)
         except asyncio.CancelledError:
+            if not request.wanted:  # a newer one has come
+                return []
             request.wanted = False
             raise
         except Exception as error:
