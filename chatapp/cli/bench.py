@@ -30,7 +30,7 @@ def add(parser: Parser) -> None:
     add_placement(parser)
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Time the model, and print the figures."""
     from chatapp.evaluation import bench
     from chatapp.placement import selection
@@ -53,4 +53,3 @@ def run(given: Namespace) -> int:
             open_one = partial(open_engine, store, given.model, read_placement(given), on_fallback=warn)
             figures = [bench.measure(partial(open_one, on_progress=on_progress), folder_of, tokens, on_progress)]
     print(bench.format_figures(figures, "json" if given.json else "csv" if given.csv else "text"))
-    return 0

@@ -14,13 +14,12 @@ DETAILS = "Runtimes keep compiled models for a quicker start. What is deleted is
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("action", choices=("list", "clear"), nargs="?", default="list", metavar="list|clear")
     parser.add_argument("models", metavar="MODEL", nargs="*", help="with clear: only of these models")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """List the caches, or delete them."""
     if given.action == "list" and given.models:
         raise UsageError(f"cache lists them all; to delete those of {given.models[0]}: chatapp cache clear ...")
@@ -32,11 +31,9 @@ def run(given: Namespace) -> int:
     if clear:
         found = runtime_caches.delete(found)
     if given.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     rows = [(one.model, one.variant, one.folder.name, size(one.size)) for one in found]
     if rows:
         print(table(("MODEL", "VARIANT", "CACHE", "SIZE"), rows) + "\n")
     total, limit = size(sum(one.size for one in found)), size(runtime_caches.LIMIT)
     print(f"{total} deleted" if clear else f"{total}; above {limit} the oldest are deleted when a model is lowered")
-    return 0

@@ -24,7 +24,6 @@ DUMB = "This terminal cannot show a screen (TERM=dumb): this is the plain mode."
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp chat [MODEL] [options]"
-    parser.add_details(DETAILS)
     parser.add_argument("model", metavar="MODEL", nargs="?", help="as for run (default: the one in settings.toml)")
     parser.add_argument("--plain", action="store_true", help="lines only, for screen readers")
     add_setup(parser)

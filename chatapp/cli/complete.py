@@ -44,8 +44,6 @@ ALL = 50
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp complete [MODEL] [FILE | -] [--at LINE:COL] [options]"
-    parser.add_details(DETAILS)
-    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument(
         "--at", metavar="LINE:COL", type=parse_place, help="where, as editors count, from 1:1 (default: the end)"
     )
@@ -59,7 +57,7 @@ def add(parser: Parser) -> None:
     add_placement(parser)
     add_remote(parser)
     add_form(parser)
-    parser.set_defaults(name_words=name_words, think=None, objective="completion")
+    parser.set_defaults(think=None, objective="completion")
 
 
 def parse_place(text: str) -> tuple[int, int]:

@@ -18,14 +18,12 @@ Packages of chatapp have done so.
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("shell", choices=tuple(SHELLS), metavar="bash|zsh|fish")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Print the script of a shell."""
     print("\n".join(SHELLS[given.shell]()))
-    return 0
 
 
 def parsers() -> tuple[Parser, dict[str, Parser]]:

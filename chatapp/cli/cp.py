@@ -16,12 +16,11 @@ other as it is.
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("new", metavar="NEW")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Copy the model, and print what that takes."""
     store = Workspace().open_store()
     model = copies.copy(store, given.model, given.new)
@@ -29,4 +28,3 @@ def run(given: Namespace) -> int:
     alone = not taken.shared and bool(taken.own or model.variants)  # the disk knows no links
     how = f"and takes another {size(taken.own + taken.variants)}: this disk has no links" if alone else ""
     print(printable(f"{model.name} is {given.model}, {how or 'and shares its files'}"))
-    return 0

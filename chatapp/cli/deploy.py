@@ -28,7 +28,6 @@ ONLY = {
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp deploy ray [MODEL] [options]"
-    parser.add_details(DETAILS)
     parser.add_argument("engine", choices=["ray"], metavar="ray")
     parser.add_argument("model", metavar="MODEL", nargs="?", default="")
     what = parser.add_argument_group("what")

@@ -19,7 +19,6 @@ A second start brings the window to the front.
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp desktop [MODEL] [options]"
-    parser.add_details(DETAILS)
     parser.add_argument(
         "model", metavar="MODEL", nargs="?", default="", help="as for chat (default: where it was left)"
     )

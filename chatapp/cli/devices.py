@@ -11,7 +11,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Print one line per backend and device, with what runs there."""
     import backends
     from chatapp.text.units import table
@@ -29,4 +29,3 @@ def run(given: Namespace) -> int:
         print_json(facts)
     else:
         print(table(("BACKEND", "DEVICE", "RUNS, OR WHY NOT"), rows))
-    return 0

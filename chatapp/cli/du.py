@@ -17,19 +17,16 @@ A checkpoint that was linked where it is takes no room in the store.
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Print a line for each model, and the sum."""
     store = Workspace().open_store()
     found, total = usage.usage(store), usage.total(store)
     if given.json:
-        print_json({"models": found, "total": total})
-        return 0
+        return print_json({"models": found, "total": total})
     rows = [(one.name, *map(size, (one.own, one.shared, one.variants, one.caches))) for one in found]
     print(table(("MODEL", "OWN", "SHARED", "LOWERED", "OF THAT CACHES"), rows))
     places = printable(" and ".join(map(str, store.roots)))
     print(f"\n{size(total)} in {places}; what is shared counts once")
-    return 0

@@ -83,7 +83,6 @@ EDITORS = {
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("name", metavar="NAME", nargs="?", type=parse_name, help="one of the editors")
     parser.add_argument("--write", action="store_true", help="put the configuration where the editor reads it")
 
@@ -96,19 +95,17 @@ def parse_name(name: str) -> str:
     return name
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """List the editors, print the configuration of one, or write it."""
     if not given.name:
         if given.write:
             raise UsageError("say which editor's configuration to write, such as chatapp editor neovim --write")
         rows = [(name, one.title, one.shows, one.tested or "not run here") for name, one in EDITORS.items()]
-        print(table(("NAME", "EDITOR", "OFFERS AS", "TESTED WITH"), rows))
-        return 0
+        return print(table(("NAME", "EDITOR", "OFFERS AS", "TESTED WITH"), rows))
     editor = EDITORS[given.name]
     text = read_configuration(editor, find_command())
     if given.write:
-        write_configuration(editor, text)
-        return 0
+        return write_configuration(editor, text)
     print(text, end="")
     if editor.after:
         note(f"This belongs into {editor.place}. And {editor.after}.")
@@ -116,7 +113,6 @@ def run(given: Namespace) -> int:
         note(f"This belongs into {printable(str(find_place(editor)))}; with --write, chatapp puts it there.")
     if not editor.tested:
         note(f"{editor.title} was not run with it here.")
-    return 0
 
 
 def find_command() -> str:

@@ -22,7 +22,6 @@ VERDICTS = {True: "ok", False: "FAILED", None: "left"}
 
 def add(parser: Parser) -> None:
     """Add the targets, each with its options."""
-    parser.add_details(DETAILS)
     targets = parser.add_subparsers(dest="target", metavar="TARGET", title="targets", required=True)
     for name in exporting.TARGETS:
         target = exporting.get(name)

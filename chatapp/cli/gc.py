@@ -17,19 +17,16 @@ lowered for other versions of their runtimes. What another process works on is l
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("--dry-run", action="store_true", help="only show what would be deleted")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Delete the files, and print each with the reason."""
     found = garbage.collect(Workspace().open_store(), dry_run=given.dry_run, warn=warn)
     if given.json:
-        print_json(found)
-        return 0
+        return print_json(found)
     for one in found:
         print(printable(f"{size(one.size):>8}  {one.path}: {one.why}"))
     freed = size(sum(one.size for one in found))
     print(f"{freed} would be freed" if given.dry_run else f"{freed} freed")
-    return 0

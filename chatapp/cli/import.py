@@ -10,7 +10,6 @@ from chatapp.text.printable import printable
 from chatapp.text.units import size
 from chatapp.workspace import Workspace
 from model_store import imports
-from model_store.imports import Plan
 
 DETAILS = """\
 PATH is the folder of a checkpoint, a GGUF file, ollama:NAME[:TAG], lmstudio:PUBLISHER/REPOSITORY, or a repository
@@ -20,7 +19,6 @@ ORGANISATION/NAME in the cache of the Hugging Face Hub. What is linked must stay
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("source", metavar="PATH")
     parser.add_argument("--name", metavar="NAME", help="what it is to be called (default: after the file or folder)")
     how = parser.add_mutually_exclusive_group()
@@ -30,21 +28,15 @@ def add(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(given: Namespace) -> int:
-    """Import the model, unless only the plan is wanted, and print it."""
+def run(given: Namespace) -> None:
+    """Import the model, unless only the plan is wanted, and print what that is."""
     store = Workspace().open_store()
     plan = imports.plan(store, given.source, name=given.name, copy=given.copy)
-    if not given.dry_run:
-        with show_steps(plan.model.name) as on_progress:
+    model, done = plan.model, not given.dry_run
+    if done:
+        with show_steps(model.name) as on_progress:
             imports.carry_out(store, plan, on_progress)
-    print_import(plan, done=not given.dry_run, as_json=given.json)
-    return 0
-
-
-def print_import(plan: Plan, *, done: bool, as_json: bool) -> None:
-    """Print what is imported, or would be."""
-    model = plan.model
-    if as_json:
+    if given.json:
         told = {"imported": done, "kind": plan.kind, "source": str(plan.source), "copied": plan.copied}
         return print_json(told | {"free": plan.free, "model": gather_facts(model)})
     copied = f"{size(plan.copied)} of {size(plan.free)} free" if plan.copied else "nothing: it stays there"
@@ -55,6 +47,5 @@ def print_import(plan: Plan, *, done: bool, as_json: bool) -> None:
         describe_precision(model),
         Fact("copied", copied),
     ]
-    print(printable(lay_out(facts)))
     how = f"Imported: chatapp run {model.name}" if done else "This is a dry run: nothing was done."
-    print(printable(f"\n{how}"))
+    print(printable(f"{lay_out(facts)}\n\n{how}"))

@@ -21,10 +21,9 @@ def add(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Print one line per model."""
     (print_cache if given.cache else print_models)(Workspace().open_store(), as_json=given.json)
-    return 0
 
 
 def print_models(store: Store, *, as_json: bool) -> None:

@@ -14,16 +14,9 @@ DETAILS = "The token is read without showing it, or from standard input, and kep
 
 def add(parser: Parser) -> None:
     """It takes no arguments."""
-    parser.add_details(DETAILS)
 
 
-def run(given: Namespace) -> int:
-    """Ask for a token, and keep it."""
-    login()
-    return 0
-
-
-def login(read: Callable[[str], str] = getpass.getpass) -> None:
+def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> None:
     """Ask for a token of the Hub, check it, and keep it where huggingface_hub looks for it."""
     from model_store.hub import hub
 

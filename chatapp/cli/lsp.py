@@ -18,7 +18,6 @@ What an editor can set: docs/commands.md. How each is set up: chatapp editor.
 
 def add(parser: Parser) -> None:
     """Add the arguments, of which there is one that editors like to give."""
-    parser.add_details(DETAILS)
     parser.add_argument("--stdio", action="store_true", help="as it is anyway; some editors say so")
 
 

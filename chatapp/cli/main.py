@@ -5,7 +5,7 @@ import io
 import os
 import re
 import sys
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
@@ -51,7 +51,10 @@ COMMANDS = {
     "completion": "print what lets a shell complete commands and options",
     "version": "tell the versions of chatapp and of what it runs on",
 }
-"""Each command, in the order of the help page: the module of its name has `add` for its arguments and `run`."""
+"""Each command, in the order of the help page: the module of its name has `add` for its arguments and `run`.
+
+It may have `DETAILS`, which follow on its own page, and `name_words`, which takes what is no option from the words.
+"""
 ALIASES = {"ls": "list"}
 GARBAGE = 10_000
 """New objects before Python looks among them for garbage, of which modules make none: 20 ms of a first answer less."""
@@ -80,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = parse(argv)
         if given.offline or offline.wanted():
             offline.enforce()
-        code: int = import_command(given.command or "chat").run(given)
+        code = import_command(given.command or "chat").run(given) or 0
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -182,8 +185,18 @@ def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
             allow_abbrev=False,
         )
         if not {*names}.isdisjoint(argv):
-            import_command(name).add(added)
+            add_command(added, import_command(name))
     return parser, dict(commands.choices)
+
+
+def add_command(parser: Parser, module: ModuleType) -> None:
+    """Give a parser what a command says and takes; words may stand among options where the command names them."""
+    has = vars(module)
+    parser.add_details(has.get("DETAILS", ""))
+    module.add(parser)
+    if "name_words" in has:
+        parser.add_argument("words", nargs="*", default=[], help=SUPPRESS)
+        parser.set_defaults(name_words=has["name_words"])
 
 
 def hint(word: str, known: Iterable[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from argparse import Namespace
 
@@ -37,10 +36,8 @@ SHOWN = 100
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp mcp add NAME [--] COMMAND... | add NAME URL | list | tools [NAME] | remove NAME [options]"
-    parser.add_details(DETAILS)
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
-    parser.add_argument("words", nargs="*", default=[], help=argparse.SUPPRESS)
-    parser.set_defaults(name_words=name_words, option_hint=": those of the program stand behind --")
+    parser.set_defaults(option_hint=": those of the program stand behind --")
     group = parser.add_argument_group("of add")
     group.add_argument("--env", metavar="NAME=VALUE", action="append", help="a variable for the program; repeatable")
     group.add_argument("--pass", dest="passed", metavar="NAME", action="append", help="one of yours; repeatable")

@@ -27,7 +27,6 @@ HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the proxy variables count as 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("name", metavar="NAME")
     parser.add_argument(
         "--dry-run", action="store_true", help="only show what would be downloaded, and whether it fits"
@@ -37,7 +36,7 @@ def add(parser: Parser) -> None:
     add_placement(parser)
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Plan, fetch, lower and time a model, so that it is ready to run."""
     from model_store.hub import pull
 
@@ -54,7 +53,7 @@ def run(given: Namespace) -> int:
         advice = "it would be refused without --force" if given.dry_run else "--force pulls it all the same"
         raise InputError(f"{plan.model.name} does not fit: {'; '.join(plan.problems)}; {advice}")
     if given.dry_run:
-        return 0
+        return
     try:
         with show_transfer(as_json=given.json) as on_transfer:
             plan.fetch(on_transfer=on_transfer)
@@ -67,7 +66,6 @@ def run(given: Namespace) -> int:
         tell("ready", model=plan.model.name, folder=str(plan.model.folder), runs_on=place)
     else:
         print(printable(f"{plan.model.name} is ready, on {place}: chatapp run {plan.model.name}"))
-    return 0
 
 
 def prepare(store: Store, name: str, placement: "PlacementOptions", on_progress: Progress | None) -> str:

@@ -28,7 +28,6 @@ ACTIONS = ("add", "list", "rm")
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp remote add NAME URL | list | rm NAME [options]"
-    parser.add_details(DETAILS)
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
     parser.add_argument("name", metavar="NAME", nargs="?")
     parser.add_argument("url", metavar="URL", nargs="?")
@@ -42,7 +41,7 @@ def add(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, of list")
 
 
-def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> int:
+def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> None:
     """Do what was asked."""
     from chatapp.remote import remotes
 
@@ -58,7 +57,6 @@ def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> int:
         print(printable(f"{given.name} is forgotten"))
     else:
         add_server(workspace, given, read)
-    return 0
 
 
 def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str]) -> None:

@@ -40,7 +40,6 @@ NAMES = {
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("id", metavar="ID", type=parse_number, nargs="?", help="its number (default: the last one)")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--answer", metavar="N", type=parse_number, help="its N-th answer (default: the last one)")

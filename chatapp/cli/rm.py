@@ -14,7 +14,6 @@ DETAILS = "A checkpoint that was pulled is deleted too; a checkpoint folder of y
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("models", metavar="MODEL", nargs="+")
 
 

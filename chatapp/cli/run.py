@@ -1,6 +1,5 @@
 """`chatapp run`: answer one prompt, or talk line by line, in one conversation, which is kept unless told otherwise."""
 
-import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -58,9 +57,6 @@ ENOUGH = 256
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp run MODEL [PROMPT | -] [options]"
-    parser.add_details(DETAILS)
-    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
-    parser.set_defaults(name_words=name_words)
     add_generation(parser, temperature="0.8", max_tokens="until the context is full; see above")
     add_grammars(parser)
     add_beams(parser)

@@ -24,12 +24,11 @@ MILLION = 1_000_000
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("text", metavar="TEXT", nargs="?")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Print the models of the catalogue; with a text, those that match it, and what the Hub has."""
     text = given.text or ""
     known = [entry for entry in catalog().values() if text.lower() in f"{entry.name} {entry.repository}".lower()]
@@ -43,15 +42,13 @@ def run(given: Namespace) -> int:
     if given.json:
         entries = [asdict(one) | {"memory": memory(one.parameters * MILLION, one.cache * MILLION)} for one in known]
         hub = [asdict(one) | {"memory": memory(one.parameters)} for one in found]
-        print_json({"catalog": entries, "hub": hub, "unreached": unreached or None})
-        return 0
+        return print_json({"catalog": entries, "hub": hub, "unreached": unreached or None})
     listed = {one.repository for one in catalog().values()}
     tables = print_tables(known, [one for one in found if one.id not in listed])
     if unreached:
         print(printable(unreached), file=sys.stderr)
     if not tables:
         print(f"nothing that runs here is called {printable(text)!r}", file=sys.stderr)
-    return 0
 
 
 def hub_search(text: str) -> "list[Found]":

@@ -38,8 +38,6 @@ UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp serve [MODEL ...] [options]"
-    parser.add_details(DETAILS)
-    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     where = parser.add_argument_group("where")
     add_address(where)
     who = parser.add_argument_group("who may ask")
@@ -77,7 +75,6 @@ def add(parser: Parser) -> None:
     )
     parser.add_argument("--log-requests", action="store_true", help="write what is asked into the log")
     add_placement(parser)
-    parser.set_defaults(name_words=name_words)
 
 
 def add_address(group: argparse._ArgumentGroup) -> None:

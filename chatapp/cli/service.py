@@ -1,6 +1,5 @@
 """`chatapp service`: let the system start the server when its user logs in."""
 
-import argparse
 import os
 import plistlib
 import shutil
@@ -51,10 +50,7 @@ class Service:
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp service install [-- ARGUMENTS] | status | remove [options]"
-    parser.add_details(DETAILS)
-    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument("--dry-run", action="store_true", help="print what the system would be told, and do nothing")
-    parser.set_defaults(name_words=name_words)
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
@@ -93,7 +89,7 @@ def check(workspace: Workspace, arguments: Sequence[str]) -> None:
     given, words = parser.parse_known_args(list(arguments))
     if wrong := [word for word in words if word.startswith("-")]:
         parser.error(f"there is no option {wrong[0]}")
-    given.models = [*given.words, *words]
+    given.models = words
     for name in serve.read_server(given).models:
         workspace.open_store().get(name)
 

@@ -35,12 +35,11 @@ REMOVE = """\
 What is deleted can be brought back for a month, unless --now is given, which also takes what was deleted before.
 """
 FORMATS = ("markdown", "json", "html")
-Act = Callable[["History", Namespace], int]
+Act = Callable[["History", Namespace], int | None]
 
 
 def add(parser: Parser) -> None:
     """Add the actions, each with its arguments."""
-    parser.add_details(DETAILS)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
 
     def action(name: str, act: Act, summary: str, details: str = "", aliases: tuple[str, ...] = ()) -> ArgumentParser:
@@ -94,7 +93,7 @@ def add_changes(action: Callable[..., ArgumentParser]) -> None:
     action("undo", undo, "bring back what was deleted last")
 
 
-def print_list(history: "History", given: Namespace) -> int:
+def print_list(history: "History", given: Namespace) -> None:
     """Print the conversations, the last used first."""
     conversations = history.list(given.limit or -1)
     if given.json:
@@ -106,7 +105,6 @@ def print_list(history: "History", given: Namespace) -> int:
             (f"{one.id}", format_time(one.updated), f"{one.messages}", one.model, one.title) for one in conversations
         ]
         print(table(("ID", "LAST USED", "MESSAGES", "MODEL", "TITLE"), rows))
-    return 0
 
 
 def print_search(history: "History", given: Namespace) -> int:
@@ -133,7 +131,7 @@ def mark_words(found: "Found") -> str:
     return text + printable(found.snippet[end:])
 
 
-def print_one(history: "History", given: Namespace) -> int:
+def print_one(history: "History", given: Namespace) -> None:
     """Print one conversation, as it reads."""
     last = history.last() if given.id is None else history.get(given.id)
     if last is None:
@@ -147,10 +145,9 @@ def print_one(history: "History", given: Namespace) -> int:
         print(f"{last.id}  {printable(last.title)}")
         for message in messages:
             print(f"\n[{printable(exports.describe_message(message))}]\n{printable(exports.write_message(message))}")
-    return 0
 
 
-def export(history: "History", given: Namespace) -> int:
+def export(history: "History", given: Namespace) -> None:
     """Write conversations as one text, to a file or to standard output."""
     if given.all == bool(given.ids):
         raise UsageError("which conversations? give their numbers, or --all")
@@ -162,7 +159,6 @@ def export(history: "History", given: Namespace) -> int:
     else:
         files.write(Path(given.output), text)
         print(f"{files.count(len(conversations))} in {printable(given.output)}", file=sys.stderr)
-    return 0
 
 
 def bring_in(history: "History", given: Namespace) -> int:
@@ -181,13 +177,12 @@ def bring_in(history: "History", given: Namespace) -> int:
     return 1 if refused else 0
 
 
-def rename(history: "History", given: Namespace) -> int:
+def rename(history: "History", given: Namespace) -> None:
     """Give a conversation another title."""
     history.rename(given.id, given.title)
-    return 0
 
 
-def remove(history: "History", given: Namespace) -> int:
+def remove(history: "History", given: Namespace) -> None:
     """Delete conversations, for a month in which they can be brought back, or at once."""
     if given.all == bool(given.ids) and not (given.now and not given.ids):
         raise UsageError("which conversations? give their numbers, or --all")
@@ -197,23 +192,21 @@ def remove(history: "History", given: Namespace) -> int:
         print(f"{files.count(history.erase())} deleted for good, earlier ones included")
     else:
         print(f"{files.count(len(ids))} deleted; `chatapp sessions undo` brings back what was deleted last")
-    return 0
 
 
-def undo(history: "History", given: Namespace) -> int:
+def undo(history: "History", given: Namespace) -> None:
     """Bring back what was deleted last."""
     back = history.undelete()
     if not back:
         raise HistoryError("nothing was deleted in the last month")
     for conversation in back:
         print(f"{conversation.id}  {printable(conversation.title)}")
-    return 0
 
 
 def run(given: Namespace) -> int:
     """Do what the arguments say, and return the exit code."""
     with Workspace().open_history() as history:
-        code: int = given.act(history, given)
+        code: int | None = given.act(history, given)
         for line in history.new_damage():
             warn(line)
-        return code
+        return code or 0

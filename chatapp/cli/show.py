@@ -16,13 +16,11 @@ def add(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Print everything about one model, with the beginning of its card where it has one."""
     model = Workspace().open_store().get(given.model)
     if given.json:
-        print_json(gather_facts(model))
-        return 0
+        return print_json(gather_facts(model))
     print(printable(lay_out(describe_model(model))))
     if text := introduction(model.folder):
         print(printable(f"\n{text}\n\nThe whole card: {model.folder / 'README.md'}"))
-    return 0

@@ -1,6 +1,5 @@
 """`chatapp stats`: what became of completions in editors."""
 
-import argparse
 from argparse import Namespace
 from dataclasses import asdict
 
@@ -18,12 +17,9 @@ they were; never what they or your files say, and nobody is sent anything.
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp stats completion [options]"
-    parser.add_details(DETAILS)
-    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--json", action="store_true", help="print JSON")
     action.add_argument("--delete", action="store_true", help="forget all of it")
-    parser.set_defaults(name_words=name_words)
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
@@ -33,17 +29,15 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
     return words[1:]
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Print the figures, or forget them."""
     workspace = Workspace()
     kept = workspace.open_acceptance()
     if given.delete:
-        print("Forgotten." if kept.delete() else "There was nothing to forget.")
-        return 0
+        return print("Forgotten." if kept.delete() else "There was nothing to forget.")
     summary = kept.summary()
     if given.json:
-        print_json({**asdict(summary), "share": summary.share})
-        return 0
+        return print_json({**asdict(summary), "share": summary.share})
     if not summary.shown and not workspace.read_settings().completion_stats:
         raise InputError("nothing is kept; write completion_stats = true into settings.toml to begin")
     share = f" ({summary.share:.0%})" if summary.share is not None else ""
@@ -52,4 +46,3 @@ def run(given: Namespace) -> int:
         print(
             f"latency   {summary.p50:.0f} ms in half of the cases at most, {summary.p95:.0f} ms in 95 of 100 (p50, p95)"
         )
-    return 0

@@ -21,7 +21,6 @@ FILE is a reference made elsewhere: .npz or .safetensors with `tokens` (rows, le
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument(
         "--against", metavar="torch|FILE", type=check_reference, help="PyTorch, or a file (default: the NumPy decoder)"

@@ -22,19 +22,16 @@ def add(parser: Parser) -> None:
     ways.add_argument("--bill", action="store_true", help="the same for programs: a CycloneDX bill of materials")
 
 
-def run(given: Namespace) -> int:
+def run(given: Namespace) -> None:
     """Print our version, Python's, and those of the runtimes that are installed; or all there is to tell of parts."""
     from chatapp.text import about
 
     if given.bill:
-        print(json.dumps(about.bill(__version__), indent=2))
-        return 0
+        return print(json.dumps(about.bill(__version__), indent=2))
     if given.licences:
-        print(about.tell(__version__))
-        return 0
+        return print(about.tell(__version__))
     if given.check is not None:
-        print(check(given.check))
-        return 0
+        return print(check(given.check))
     print(f"chatapp {__version__}")
     print(f"python {platform.python_version()}")
     for name in RUNTIMES:
@@ -42,7 +39,6 @@ def run(given: Namespace) -> int:
             print(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             print(f"{name} is not installed")
-    return 0
 
 
 def check(address: str) -> str:

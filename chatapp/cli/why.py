@@ -22,7 +22,6 @@ A model is timed and checked on every backend and device when it is first used, 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_details(DETAILS)
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("--again", action="store_true", help="measure anew")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ import pytest
 from drills.faults import drill as pulls_under_faults
 from drills.pull import drill
 
-from chatapp.cli.login import login
+from chatapp.cli import login
 from chatapp.text.errors import InputError
 from support.checkpoints import ROOT, MakeCheckpoint, Run, write_tokenizer
 from support.loopback_hub import LoopbackHub
@@ -198,7 +199,7 @@ def test_ctrl_d_in_the_place_of_a_token_gives_none(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     with pytest.raises(InputError, match="no token was given"):
-        login(read=leave)
+        login.run(Namespace(), read=leave)
 
 
 @pytest.mark.process
