@@ -15,6 +15,8 @@ from chatapp.text.files import expand, read_input
 from chatapp.text.printable import printable
 
 ANY = "any text"
+NOTHING: Mapping[type, Any] = {type(None): None, tuple: (), dict: {}}  # Any: each kind has its own
+"""What none means, by the kind of the option when nobody has chosen."""
 LONGEST = 60
 """Letters of a value that are told."""
 
@@ -34,7 +36,8 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
     if not given:
         raise SlashError(f"say the value of {own}, {example}")
     try:
-        value = parameter.read(given)
+        kind = type(getattr(Options(), own))
+        value = NOTHING[kind] if given.lower() == "none" and kind in NOTHING else parameter.read(given)
         options = Options(**{own: value})
         if options.constraint:
             from chatapp.generation.decoding.grammar import check_grammar
@@ -70,7 +73,7 @@ def describe_value(name: str, value: Any) -> str:  # Any: as above
 
 def _whole(given: str) -> int | None:
     """A whole number; -1 is none, as Ollama has it."""
-    return None if given.lower() in ("none", "-1") else int(given)
+    return None if given == "-1" else int(given)
 
 
 def _stops(given: str) -> tuple[str, ...]:
@@ -79,35 +82,22 @@ def _stops(given: str) -> tuple[str, ...]:
         inside = re.findall(r'"((?:[^"\\]|\\.)+)"', given)
         plain = {"n": "\n", "t": "\t"}
         return tuple(re.sub(r"\\(.)", lambda found: plain.get(found[1], found[1]), one) for one in inside)
-    return () if given.lower() == "none" else (given,)
+    return (given,)
 
 
-def _text(given: str) -> str | None:
-    """A text as it is."""
-    return None if given.lower() == "none" else given
-
-
-def _schema(given: str) -> str | None:
+def _schema(given: str) -> str:
     """A schema, or a grammar, which begins at `start`; or the text of the file of that name."""
-    found = _text(given)
-    if found is None or found.lstrip().startswith(("{", "start:")):
-        return found
-    return read_input(str(expand(found)))
+    return given if given.lstrip().startswith(("{", "start:")) else read_input(str(expand(given)))
 
 
 def _names(given: str) -> tuple[str, ...]:
     """Names, with spaces or commas between them."""
-    return () if given.lower() == "none" else tuple(given.replace(",", " ").split())
+    return tuple(given.replace(",", " ").split())
 
 
 def _truth(given: str) -> bool:
     """True or false."""
     return {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}[given.lower()]
-
-
-def _perhaps(given: str) -> bool | None:
-    """True, false or neither."""
-    return None if given.lower() == "none" else _truth(given)
 
 
 def _early(given: str) -> bool | str:
@@ -117,8 +107,6 @@ def _early(given: str) -> bool | str:
 
 def _biases(given: str) -> dict[int, float]:
     """Pairs such as 50256=-100."""
-    if given.lower() == "none":
-        return {}
     return {int(token): float(bias) for token, _, bias in (pair.partition("=") for pair in given.split())}
 
 
@@ -143,13 +131,13 @@ PARAMETERS: Mapping[str, Parameter] = {
     "bad_words": Parameter(_stops, '"very"', "texts that are not written; none ends it"),
     "sampler_order": Parameter(_names, "top_k temperature", "which filters act first; none: as usual"),
     "speculate": Parameter(
-        _perhaps, "false", "whether tokens are guessed, also with a seed; none: where that pays", "where that pays"
+        _truth, "false", "whether tokens are guessed, also with a seed; none: where that pays", "where that pays"
     ),
     "json_schema": Parameter(
         _schema, '{"type": "array"}', "the answer is JSON of this schema, or that in a file; none: any text", ANY
     ),
     "json_object": Parameter(_truth, "true", "whether the answer is a JSON object, of any kind"),
-    "regex": Parameter(_text, "[0-9]+", "the answer is a text that this matches as a whole; none: any text", ANY),
+    "regex": Parameter(str, "[0-9]+", "the answer is a text that this matches as a whole; none: any text", ANY),
     "grammar": Parameter(
         _schema, 'start: "a" | "b"', "the answer is a text of this grammar, or that in a file; none: any text", ANY
     ),
