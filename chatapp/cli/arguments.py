@@ -15,7 +15,6 @@ from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
     from chatapp.cli.printing import Form
-    from chatapp.generation import Options
     from chatapp.placement.selection import PlacementOptions
 
 STATS_FORMATS = ("text", "json")
@@ -156,7 +155,11 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
     for name in ("json_schema", "grammar"):
         if name in chosen:
             chosen[name] = read_input(chosen[name])
-    check_grammar_option(Options(**chosen))
+    options = Options(**chosen)
+    if options.constraint:
+        from chatapp.generation.decoding.grammar import check_grammar
+
+        check_grammar(options)
     if getattr(given, "draft_model", None):
         if not chosen.setdefault("speculate", True):
             raise OptionError("--draft-model guesses, and --no-speculate forbids it; leave one of them out")
@@ -168,14 +171,6 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
     if getattr(given, "show_beams", False) and chosen.get("num_beams", 1) == 1:
         raise OptionError("--show-beams is for a beam search; give --num-beams too")
     return chosen
-
-
-def check_grammar_option(options: "Options") -> None:
-    """Refuse a schema, an expression or a grammar that is none, before a model is opened."""
-    if options.constraint:
-        from chatapp.generation.decoding.grammar import check_grammar
-
-        check_grammar(options)
 
 
 def check_beam_options(chosen: Mapping[str, Any]) -> None:

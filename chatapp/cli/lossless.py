@@ -1,21 +1,18 @@
 """`chatapp run --check-lossless`: the same answer by plain steps, and the first token in which they differ."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from chatapp.cli.printing import describe_guesses, note, quote
+from chatapp.cli.repl import LineView
+from chatapp.conversation import Turn
 from chatapp.conversation.replay import Comparison, compare
 from chatapp.generation import Reply
-
-if TYPE_CHECKING:
-    from chatapp.cli.repl import LineView
-    from chatapp.conversation.turn import Turn
 
 LIKELIEST = 20
 """Tokens of a plain step among which the other answer's token is looked for."""
 
 
-def check_lossless(view: "LineView", turn: "Turn", quick: Reply) -> int:
+def check_lossless(view: LineView, turn: Turn, quick: Reply) -> int:
     """Answer once more by plain steps, tell whether that is the same, and return the exit code."""
     usage, dialogue = quick.usage, view.dialogue
     if usage is None or not usage.drafted:

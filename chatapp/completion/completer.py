@@ -46,24 +46,17 @@ class Offer:
 class Answer:
     """What was last offered, and for what."""
 
-    place: Place
+    asked: tuple[object, ...]
+    """All that has to be the same for it to hold, but for what was typed since."""
+    prefix: str
     n: int
-    invoked: bool
-    lines: int | None
-    threshold: float
     offers: Sequence[Offer]
     none: float
     """The probability that none of what was found is right."""
 
-    def answers(self, place: Place, n: int, invoked: bool, lines: int | None) -> bool:
-        """Whether it is the same question, but for what was typed since."""
-        mine, theirs = (self.invoked, self.lines, self.place.path), (invoked, lines, place.path)
-        same_file = self.place.suffix == place.suffix and place.prefix.startswith(self.place.prefix)
-        return mine == theirs and n <= self.n and same_file
-
     def go_on(self, place: Place) -> list[Offer]:
         """The rest of what was offered, where the best of it is being typed."""
-        typed = place.prefix[len(self.place.prefix) :]
+        typed = place.prefix[len(self.prefix) :]
         if not typed:
             return list(self.offers)
         if not self.offers or not self.offers[0].begins_with(typed):
@@ -110,8 +103,8 @@ class Completer:
         They have at most so many lines; None: as many as the block has. `wanted` is asked again and again, and where it
         says no nothing is offered; where `enough` says yes, no offer gets another line.
         """
-        last = self._last
-        same = last is not None and last.answers(place, n, invoked, lines) and last.threshold == self.threshold
+        last, asked = self._last, (place.path, place.suffix, invoked, lines, self.threshold)
+        same = last and last.asked == asked and n <= last.n and place.prefix.startswith(last.prefix)
         if last and same and (left := last.go_on(place)):
             return left[:n]
         found, none = self._find(place, wanted)
@@ -121,7 +114,7 @@ class Completer:
             given = [self._extend(block, place, offer, invoked, lambda: wanted() and not enough()) for offer in given]
         if not wanted():
             return []
-        self._last = Answer(place, n, invoked, lines, self.threshold, given, none)
+        self._last = Answer(asked, place.prefix, n, given, none)
         return given
 
     def _find(self, place: Place, wanted: Callable[[], bool]) -> tuple[list[Offer], float]:

@@ -1,7 +1,6 @@
 """Time a session: reading prompts, and decoding token by token."""
 
 import math
-import random
 import time
 from dataclasses import dataclass
 
@@ -81,6 +80,4 @@ def time_decode(session: Session, batch: int, steps: int, *, enough: float = mat
 
 def random_tokens(session: Session, rows: int, length: int, seed: int) -> np.ndarray:
     """Random token ids (rows, length) int64: what they spell makes no difference to the time."""
-    source = random.Random(seed)
-    tokens = [source.randrange(session.vocab_size) for _ in range(rows * length)]
-    return np.array(tokens, np.int64).reshape(rows, length)
+    return np.random.default_rng(seed).integers(0, session.vocab_size, (rows, length))

@@ -46,7 +46,6 @@ function hear(message) {
   if (message.type === "colours") wear(message);
   if (message.type === "busy") busy = message.busy;
   if (message.type === "announce") announce(message.text);
-  if (message.type === "note") tell(message.text);
   if (message.type === "end") { ended = true; busy = false; sessionStorage.removeItem("token"); tell(message.text); window.close(); }
 }
 

@@ -94,6 +94,11 @@ local function hide()
   shown = nil
 end
 
+local function drop()
+  cancel()
+  hide()
+end
+
 local function draw()
   local lines = vim.split(shown.text, "\n")
   local rest = {}
@@ -191,8 +196,7 @@ local function follow()
   if type_on() then
     return
   end
-  hide()
-  cancel()
+  drop()
   timer:start(PAUSE, 0, vim.schedule_wrap(function()
     if vim.startswith(vim.api.nvim_get_mode().mode, "i") and vim.fn.pumvisible() == 0 then
       ask(2)
@@ -201,21 +205,14 @@ local function follow()
 end
 
 vim.api.nvim_create_autocmd({ "InsertEnter", "CursorMovedI", "TextChangedI" }, { group = group, callback = follow })
-vim.api.nvim_create_autocmd({ "InsertLeave", "BufLeave" }, {
-  group = group,
-  callback = function()
-    cancel()
-    hide()
-  end,
-})
+vim.api.nvim_create_autocmd({ "InsertLeave", "BufLeave" }, { group = group, callback = drop })
 
 map(wanted.accept, "take the offer", function()
   if not shown then
     return false
   end
   local taken = shown
-  hide()
-  cancel()
+  drop()
   vim.schedule(function() -- a mapping with a result must not change the text itself
     local lines = vim.split(taken.text, "\n")
     vim.api.nvim_buf_set_text(taken.buffer, taken.row, taken.column, taken.row, taken.column, lines)
@@ -232,8 +229,7 @@ end)
 
 map(wanted.dismiss, "drop the offer", function()
   local there = shown ~= nil
-  hide()
-  cancel()
+  drop()
   return there
 end)
 
