@@ -1,7 +1,5 @@
 """`chatapp mcp`: name servers of tools, list them, forget them, and look at what they offer."""
 
-from __future__ import annotations
-
 import shutil
 from argparse import Namespace
 

@@ -1,7 +1,5 @@
 """Calls of tools in lines of text: asked about in the terminal, refused where there is none."""
 
-from __future__ import annotations
-
 import sys
 import time
 from concurrent.futures import wait

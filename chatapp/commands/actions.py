@@ -3,8 +3,6 @@
 The screen binds its keys; the palette, the help, the prompt's offers and the loop in lines read it.
 """
 
-from __future__ import annotations
-
 from chatapp.commands import run
 from chatapp.commands.commands import PRESETS, SEARCH, Action, Command, Slash, SlashError, place_at
 from chatapp.commands.parse import (

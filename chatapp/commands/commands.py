@@ -1,7 +1,5 @@
 """Commands as data: what can be done, by which key, name or slash command, and a slash command as it was typed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The options of an answer as people type them: `/set parameter NAME VALUE`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

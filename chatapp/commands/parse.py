@@ -1,7 +1,5 @@
 """What follows the names of slash commands, read as arguments of the functions in run.py; nothing is done here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import get_args

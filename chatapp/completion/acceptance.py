@@ -1,7 +1,5 @@
 """What became of offers: shown, taken, how quick; kept on this machine, where the user says so, without any text."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Candidates for a place: what the model says, and what followed the same text in files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

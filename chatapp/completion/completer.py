@@ -1,7 +1,5 @@
 """Completes code at a place: gathers candidates, ranks them, and says which are worth showing unasked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What of other files is most like the lines around a cursor: where the same rare words stand together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

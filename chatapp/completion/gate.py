@@ -1,7 +1,5 @@
 """Judges a text for a place: whether it parses there, says again what stands behind, or uses unknown names."""
 
-from __future__ import annotations
-
 import builtins
 import re
 import threading

@@ -1,7 +1,5 @@
 """What the other files of a folder say: read in the background, kept up to date, and asked without waiting."""
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Longest matches: lines that followed, elsewhere, what stands before the cursor."""
 
-from __future__ import annotations
-
 import heapq
 from bisect import bisect_left
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """A place in code at which something may be offered, and what can be seen from there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

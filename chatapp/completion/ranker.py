@@ -3,8 +3,6 @@
 The weights in ranker.json were fitted by packaging/builtin_model/ranker.py, on code that no model here was trained on.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

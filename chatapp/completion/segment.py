@@ -1,7 +1,5 @@
 """Texts of some files that can be searched at once for what stands before a cursor, and for words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Which files of a folder are text that people wrote: not ignored, binary, generated or secret."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """Whether a line parses where it would stand: only what surrounds it is parsed again for each."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from bisect import bisect_left

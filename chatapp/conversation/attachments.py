@@ -1,7 +1,5 @@
 """Files and folders that a message names by `@path`: find them, rank them, and put their text into the message."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

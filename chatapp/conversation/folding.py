@@ -1,7 +1,5 @@
 """The long parts of a message, attachments and pastes, told from its user's words so that they can be folded."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections import defaultdict

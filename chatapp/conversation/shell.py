@@ -1,7 +1,5 @@
 """A command in the user's shell, for a message: bounded in time and size, stopped when wanted, harmless to print."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

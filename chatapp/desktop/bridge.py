@@ -4,8 +4,6 @@ The app runs in a process of its own, with Textual's web driver: packets of a le
 a terminal would get, M for a message in JSON. The page gets the first as binary frames, the second as text frames.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

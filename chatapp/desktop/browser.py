@@ -1,7 +1,5 @@
 """The page in the user's browser, where there is no web view."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import os

@@ -1,7 +1,5 @@
 """Who may enter: exact Host and Origin, a token that opens once, one client at a time, and no route but these."""
 
-from __future__ import annotations
-
 import hmac
 import secrets
 from collections.abc import Iterable

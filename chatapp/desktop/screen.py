@@ -1,7 +1,5 @@
 """The app in a process of its own, drawn by a page: Textual's web driver, and what only a window can tell or ask."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

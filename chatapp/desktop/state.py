@@ -1,7 +1,5 @@
 """What a window keeps for its next start, and where a second start finds it."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """A native window: the system's web view, by pywebview, which shows the page."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import logging

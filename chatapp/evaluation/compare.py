@@ -5,8 +5,6 @@ each would be measured as far slower than it is. In turn, a token each, they can
 but all of them take memory, and each finds the processor's caches full of another's weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace

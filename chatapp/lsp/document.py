@@ -1,7 +1,5 @@
 """A text as the editor has it, kept equal by its edits; places are counted in the units of the editor."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The folders that are open in an editor, each with an index of its files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Thread

@@ -1,7 +1,5 @@
 """Offers as the items of the protocol."""
 
-from __future__ import annotations
-
 import re
 
 from lsprotocol.types import (

@@ -1,7 +1,5 @@
 """Requests answered one after the other in a thread of their own; of one document only the newest is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What an editor's user has set for completion, in the editor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 

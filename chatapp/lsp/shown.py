@@ -1,7 +1,5 @@
 """What an editor was shown last, so that it is noticed when that is taken."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count

@@ -1,7 +1,5 @@
 """Standard output for the protocol alone, and the end of a server whose editor is gone."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The user's own keys: `keys.toml` binds any action by its id, and switches the vim-like keys on."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What chatapp consists of: each part's version and licence, for people and as a CycloneDX bill of materials."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import platform
 import re

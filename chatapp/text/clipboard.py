@@ -1,7 +1,5 @@
 """Copy a text to where its user can paste it from, and say truthfully where that is."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Mapping

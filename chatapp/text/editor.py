@@ -1,7 +1,5 @@
 """Write a text in the editor that its user has chosen."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

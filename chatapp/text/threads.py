@@ -1,7 +1,5 @@
 """Work in a thread of its own, for an event loop that waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
