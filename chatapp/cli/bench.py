@@ -4,16 +4,13 @@ import argparse
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from backends import Placement
 from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
 from chatapp.cli.printing import note, warn
 from chatapp.cli.progress import show_steps
 from chatapp.text.errors import UsageError
 from chatapp.workspace import Workspace
-
-if TYPE_CHECKING:
-    from backends import Placement
 
 
 def add(parser: Parser) -> None:
@@ -46,7 +43,7 @@ def run(given: Namespace) -> None:
     else:
         store = Workspace().open_store()
 
-        def folder_of(place: "Placement") -> Path:
+        def folder_of(place: Placement) -> Path:
             return store.lowered(store.get(given.model), place.backend, place.precision).folder
 
         with store.adopting(), show_steps(given.model, as_json=given.steps) as on_progress:

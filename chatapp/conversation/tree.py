@@ -32,9 +32,6 @@ class Tree:
         if leaf is not None and leaf not in self._messages:  # it is lost
             self.leaf = max(self._messages, default=None)
 
-    def __len__(self) -> int:
-        return len(self._messages)
-
     def number(self, message: Number) -> Number:
         """The number that a message has now; None stays so."""
         return self._renumbered.get(message, message)
