@@ -4,7 +4,7 @@ The screen binds its keys; the palette, the help, the prompt's offers and the lo
 """
 
 from chatapp.commands import run
-from chatapp.commands.commands import PRESETS, SEARCH, Action, Command, Slash, SlashError, place_at
+from chatapp.commands.commands import PRESETS, SEARCH, Action, Command, Slash, place_at
 from chatapp.commands.parse import (
     FENCE,
     alone,
@@ -19,6 +19,7 @@ from chatapp.commands.parse import (
     wanted,
 )
 from chatapp.commands.tools import read_tools
+from chatapp.text.errors import InputError
 from chatapp.text.units import columns
 
 
@@ -31,7 +32,7 @@ def parse(line: str) -> Command | None:
     if found := find(name.lower()):
         return found.read(rest)
     names = [name for slash in SLASHES for name in slash.names]
-    raise SlashError(f"unknown command {name}; {hint(name, names, '/? lists all; // sends a leading slash')}")
+    raise InputError(f"unknown command {name}; {hint(name, names, '/? lists all; // sends a leading slash')}")
 
 
 def find(name: str) -> Slash | None:
@@ -46,7 +47,7 @@ def read_help(rest: str) -> Command:
     """Read what follows /?."""
     word = rest.lower().lstrip("/")
     if word not in ("", "shortcuts") and not find(f"/{word}"):
-        raise SlashError(f"there is no help on {rest!r}; /? lists the commands, /? shortcuts the keys")
+        raise InputError(f"there is no help on {rest!r}; /? lists the commands, /? shortcuts the keys")
     return Command(show_help, (word,))
 
 

@@ -4,13 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from chatapp.text.errors import InputError
-
-
-class SlashError(InputError):
-    """A line that is no command."""
-
-
 Act = Callable[..., None] | str
 """What a command does: a function over a view, or the name of what the view itself does."""
 
@@ -39,7 +32,7 @@ class Slash:
     name: str
     """With its slash; other names of the same command follow behind spaces."""
     read: Callable[[str], Command]
-    """Reads what follows the name; SlashError says what is wrong with it."""
+    """Reads what follows the name; InputError says what is wrong with it."""
     usage: str = ""
     """What may follow the name, for the help."""
     does: str = ""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from backends.suggest import suggest
-from chatapp.commands.commands import SlashError
 from chatapp.generation.options import KNOBS, OptionError, Options
 from chatapp.text.errors import InputError
 from chatapp.text.files import expand, read_input
@@ -22,17 +21,17 @@ LONGEST = 60
 def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its own type, which Options checks
     """The option's name in Options, and its value, checked as Options checks it."""
     if not name:
-        raise SlashError("say which parameter, such as: /set parameter temperature 0.7; /? set tells all")
+        raise InputError("say which parameter, such as: /set parameter temperature 0.7; /? set tells all")
     if name in ABSENT:
-        raise SlashError(f"there is no parameter {name!r}: {ABSENT[name]}")
+        raise InputError(f"there is no parameter {name!r}: {ABSENT[name]}")
     own = OLLAMA.get(name, name.replace("-", "_"))
     if own not in PARAMETERS:
         hint = suggest(name, [*PARAMETERS, *OLLAMA], "/? set tells which there are")
-        raise SlashError(f"there is no parameter {name!r}; {hint}")
+        raise InputError(f"there is no parameter {name!r}; {hint}")
     parameter = PARAMETERS[own]
     example = f"such as: /set parameter {own} {parameter.example}"
     if not given:
-        raise SlashError(f"say the value of {own}, {example}")
+        raise InputError(f"say the value of {own}, {example}")
     try:
         kind = type(getattr(Options(), own))
         value = NOTHING[kind] if given.lower() == "none" and kind in NOTHING else parameter.read(given)
@@ -42,11 +41,9 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
 
             check_grammar(options)
     except OptionError as error:
-        raise SlashError(error.spell(lambda _: name)) from error
-    except InputError as error:
-        raise SlashError(str(error)) from error
+        raise InputError(error.spell(lambda _: name)) from error
     except (ValueError, KeyError) as error:
-        raise SlashError(f"{given!r} is no value of {own}, {example}") from error
+        raise InputError(f"{given!r} is no value of {own}, {example}") from error
     return own, value
 
 

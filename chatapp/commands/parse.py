@@ -6,7 +6,8 @@ from typing import get_args
 
 from backends.suggest import suggest
 from chatapp.commands import run
-from chatapp.commands.commands import Act, Command, SlashError
+from chatapp.commands.commands import Act, Command
+from chatapp.text.errors import InputError
 
 FENCE = '"""'
 """Begins and ends a text of several lines."""
@@ -59,7 +60,7 @@ def alone(act: Act) -> Read:
 
     def read(rest: str) -> Command:
         if rest:
-            raise SlashError(f"nothing follows this command, but here does {rest!r}")
+            raise InputError(f"nothing follows this command, but here does {rest!r}")
         return Command(act)
 
     return read
@@ -75,7 +76,7 @@ def wanted(act: Act, what: str, read: Callable[[str], str] = unquote) -> Read:
 
     def read_text(rest: str) -> Command:
         if not rest:
-            raise SlashError(f"say {what} after the command")
+            raise InputError(f"say {what} after the command")
         return Command(act, (read(rest),))
 
     return read_text
@@ -101,20 +102,20 @@ def read_setting(rest: str) -> Command:
         case "think" if value.lower() in EFFORTS:
             return Command(run.set_thinking, (value.lower(),))
         case "think" if value:
-            raise SlashError(f"there is no effort {value!r}; /set think takes none, or {', '.join(EFFORTS)}")
+            raise InputError(f"there is no effort {value!r}; /set think takes none, or {', '.join(EFFORTS)}")
         case switch if switch in switches:
             if value:
-                raise SlashError(f"nothing follows /set {what}, but here does {value!r}")
+                raise InputError(f"nothing follows /set {what}, but here does {value!r}")
             return switches[switch]
         case "format" | "noformat":
-            raise SlashError("answers have no set format here; ask for JSON in the message or the system prompt")
+            raise InputError("answers have no set format here; ask for JSON in the message or the system prompt")
         case "verbose" | "quiet":
-            raise SlashError("there is nothing to switch: the latencies are always there")
+            raise InputError("there is nothing to switch: the latencies are always there")
         case "wordwrap" | "nowordwrap":
-            raise SlashError("there is nothing to switch: lines are as wide as the terminal")
+            raise InputError("there is nothing to switch: lines are as wide as the terminal")
         case "":
-            raise SlashError("say what to set: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory")
-    raise SlashError(f"there is no setting {what!r}; {hint(what, ['parameter', 'system', *switches])}")
+            raise InputError("say what to set: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory")
+    raise InputError(f"there is no setting {what!r}; {hint(what, ['parameter', 'system', *switches])}")
 
 
 def read_topic(rest: str) -> Command:
@@ -122,14 +123,14 @@ def read_topic(rest: str) -> Command:
     topics = get_args(run.Topic)
     topic = rest.lower().replace("licence", "license") or "info"
     if topic not in topics:
-        raise SlashError(f"there is no {rest!r} to show; {hint(rest, list(topics))}")
+        raise InputError(f"there is no {rest!r} to show; {hint(rest, list(topics))}")
     return Command(run.show, (topic,))
 
 
 def read_block(rest: str) -> Command:
     """Read what follows /copy."""
     if rest and not re.fullmatch("[1-9][0-9]{0,3}", rest):
-        raise SlashError(f"{rest!r} is not the number of a code block; they are counted from 1")
+        raise InputError(f"{rest!r} is not the number of a code block; they are counted from 1")
     return Command(run.copy, (int(rest) if rest else None,))
 
 
@@ -141,5 +142,5 @@ def read_export(rest: str) -> Command:
     if form := FORMS.get(word.lower()):
         return Command(run.export, (form, unquote(path)))
     if re.fullmatch(r"\w+", rest):
-        raise SlashError(f"there is no format {rest!r}; choose from markdown, html and json, or a file: {rest}.md")
+        raise InputError(f"there is no format {rest!r}; choose from markdown, html and json, or a file: {rest}.md")
     return Command(run.export, (None if rest else "markdown", unquote(rest)))  # as the ending of the file says

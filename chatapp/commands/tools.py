@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backends.suggest import suggest
-from chatapp.commands.commands import Act, Command, SlashError
+from chatapp.commands.commands import Act, Command
 from chatapp.text.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ def read_tools(rest: str) -> Command:
     word = said.lower()
     acts: dict[str, Act] = {"list": show, "on": begin, "off": end, "allow": allow, "ask": ask}
     if word not in acts:
-        raise SlashError(f"there is no /tools {said}; {suggest(word, acts, USAGE)}")
+        raise InputError(f"there is no /tools {said}; {suggest(word, acts, USAGE)}")
     if (word == "allow") != bool(names) and word in ("allow", "ask", "list"):
-        raise SlashError(USAGE)
+        raise InputError(USAGE)
     return Command(acts[word], (names,) if word in ("on", "off", "allow") else ())
 
 

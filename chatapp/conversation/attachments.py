@@ -141,18 +141,14 @@ def score(query: str, path: str) -> tuple[int, int, int]:
     elif query in path:
         kind = 4
     else:
-        kind = SCATTERED if is_subsequence(query, name) else SCATTERED + 1
+        rest = iter(name)
+        kind = SCATTERED if all(letter in rest for letter in query) else SCATTERED + 1
     return kind, path.count("/"), len(path)
 
 
 def is_guess(query: str, candidate: Candidate) -> bool:
     """Whether a candidate has only the letters of the query, and nowhere the word: any name fits some file so."""
     return bool(query) and score(query.casefold(), candidate.path.casefold())[0] >= SCATTERED
-
-
-def is_subsequence(letters: str, text: str) -> bool:
-    rest = iter(text)
-    return all(letter in rest for letter in letters)
 
 
 # Mentions

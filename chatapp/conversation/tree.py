@@ -6,7 +6,7 @@ from dataclasses import replace
 from threading import RLock
 from typing import Any, TypeVar
 
-from chatapp.history import ConversationNotFound, Message
+from chatapp.history import HistoryError, Message
 from chatapp.text.printable import printable
 
 Number = TypeVar("Number", int, int | None)
@@ -40,7 +40,7 @@ class Tree:
         with self.lock:
             found = self._messages.get(self.number(message))
             if found is None:
-                raise ConversationNotFound(f"there is no message {message} any more")
+                raise HistoryError(f"there is no message {message} any more")
             text, versions = self._growing.get(found.id, found.text), tuple(self._after[found.parent])
             if text is found.text and versions == found.versions:  # as of every message that was read
                 return found

@@ -1,9 +1,7 @@
 """Conversations, kept on this machine: their records, and the errors of the history that keeps them.
 
 HistoryError
-  ConversationNotFound    no conversation or message has this number
-  NotKept                 the database cannot be read or written
-  NotUnderstood           a file to import is not what we know
+  NotUnderstood    a file to import is not what we know
 
 `History` and what it needs (sqlite3) are imported when first asked for.
 """
@@ -91,14 +89,6 @@ class Found:
 
 class HistoryError(UserError):
     """Conversations cannot be kept or found."""
-
-
-class ConversationNotFound(HistoryError):
-    """No conversation or message has this number."""
-
-
-class NotKept(HistoryError):
-    """The database cannot be read or written; what it held before is untouched."""
 
 
 class NotUnderstood(HistoryError):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from chatapp.history import NotKept
+from chatapp.history import HistoryError
 
 APPLICATION = 0x63686174
 """`chat`, in the header of the file: this database is ours."""
@@ -140,7 +140,7 @@ def _open(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read
     except OSError as error:
         if not path.is_file():
-            raise NotKept(f"cannot keep conversations in {path}: {error.strerror}; check the folder") from error
+            raise HistoryError(f"cannot keep conversations in {path}: {error.strerror}; check the folder") from error
     if path.is_file() and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
         # Nobody can be writing: without this, SQLite would want to make files beside it in order to read.
         return _connection(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
@@ -155,12 +155,12 @@ def _version(connection: sqlite3.Connection, path: Path | None) -> int:
         "FROM pragma_user_version, pragma_application_id"
     ).fetchone()
     if version > len(MIGRATIONS):
-        raise NotKept(
+        raise HistoryError(
             f"the conversations in {path} were written by a newer chatapp (version {version} of the database, "
             f"this one knows {len(MIGRATIONS)}); nothing was changed; update chatapp"
         )
     if application != APPLICATION and (version or tables):
-        raise NotKept(f"{path} is another program's database; nothing was changed; move it elsewhere")
+        raise HistoryError(f"{path} is another program's database; nothing was changed; move it elsewhere")
     return int(version)
 
 
@@ -208,9 +208,9 @@ def translate_errors(path: Path | None) -> Iterator[None]:
         raise
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        raise NotKept(_reason(code, error).format(path or "memory")) from error
+        raise HistoryError(_reason(code, error).format(path or "memory")) from error
     except UnicodeDecodeError as error:  # SQLite quotes a damaged table in its error
-        raise NotKept(DAMAGED.format(path or "memory")) from error
+        raise HistoryError(DAMAGED.format(path or "memory")) from error
 
 
 def _reason(code: int, error: sqlite3.Error) -> str:

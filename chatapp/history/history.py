@@ -15,18 +15,7 @@ from typing import Any, Self
 
 from chatapp.generation import Token
 from chatapp.generation.states import STATES, forget
-from chatapp.history import (
-    Conversation,
-    ConversationNotFound,
-    Found,
-    HistoryError,
-    Kind,
-    Message,
-    NotKept,
-    Role,
-    rows,
-    search,
-)
+from chatapp.history import Conversation, Found, HistoryError, Kind, Message, Role, rows, search
 from chatapp.history.database import PATIENCE, connect, snapshot, transaction, translate_errors
 from chatapp.history.text import clean, first_words, has_words, one_line
 
@@ -113,9 +102,9 @@ class History:
         """A conversation by its number."""
         found = next(iter(self._conversations("id = ?", conversation)), None)
         if found is None:
-            raise ConversationNotFound(f"there is no conversation {conversation}; `chatapp sessions ls` lists them")
+            raise HistoryError(f"there is no conversation {conversation}; `chatapp sessions ls` lists them")
         if found.deleted is not None:
-            raise ConversationNotFound(
+            raise HistoryError(
                 f"conversation {conversation} was deleted; `chatapp sessions undo` brings back the last one deleted"
             )
         return found
@@ -373,7 +362,7 @@ class History:
     def _conversation_of(self, message: int) -> int:
         conversation = self._value("SELECT conversation FROM messages WHERE id = ?", message)
         if conversation is None:
-            raise ConversationNotFound(f"there is no message {message} any more")
+            raise HistoryError(f"there is no message {message} any more")
         return int(conversation)
 
     def _value(self, query: str, *values: object) -> Any:  # Any: what SQLite keeps there
@@ -405,7 +394,7 @@ class History:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock, translate_errors(self.path):
             if self._closed:
-                raise NotKept("the conversations have been closed; start chatapp again")
+                raise HistoryError("the conversations have been closed; start chatapp again")
             yield self.connection
 
     @contextmanager
@@ -420,7 +409,9 @@ class History:
         with suppress(OSError):
             if not self.path or self.path.stat().st_ino == self.inode:
                 return
-        raise NotKept(f"{self.path} has been deleted, moved or replaced meanwhile; put it back, or start chatapp again")
+        raise HistoryError(
+            f"{self.path} has been deleted, moved or replaced meanwhile; put it back, or start chatapp again"
+        )
 
 
 def name_fork(title: str, titles: set[str]) -> str:

@@ -73,11 +73,8 @@ def describe(found: importlib.metadata.Distribution) -> Part:
     classified = [
         line.rpartition(" :: ")[2] for line in facts.get_all("Classifier") or () if line.startswith(CLASSIFIER)
     ]
-    stated = (
-        next((facts[name] for name in ("License-Expression", "License") if name in facts), "")
-        .strip()
-        .partition("\n")[0]
-    )
+    stated = next((facts[name] for name in ("License-Expression", "License") if name in facts), "")
+    stated = stated.strip().partition("\n")[0]
     licence = stated if 0 < len(stated) <= LONGEST else ", ".join(classified)
     name = facts["Name"]
     return Part(name, found.version, licence or "see its files", f"pkg:pypi/{normal(name)}@{found.version}")

@@ -6,9 +6,10 @@ import pytest
 
 from chatapp.commands import actions, parameters, run
 from chatapp.commands.actions import explain, listed, parse
-from chatapp.commands.commands import Command, SlashError
+from chatapp.commands.commands import Command
 from chatapp.commands.parse import text_of
 from chatapp.generation import Options
+from chatapp.text.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
     ],
 )
 def test_what_is_no_command_is_refused_with_what_was_meant(line: str, says: str) -> None:
-    with pytest.raises(SlashError) as error:
+    with pytest.raises(InputError) as error:
         parse(line)
     assert str(error.value).startswith(says)
 

@@ -7,7 +7,7 @@ import pytest
 
 from chatapp.conversation import Setup
 from chatapp.generation import GenerationError, Message, OptionError, Options, PromptTooLong
-from chatapp.history import ConversationNotFound, History
+from chatapp.history import History, HistoryError
 from support.dialogues import Begin, chatty, heard, talk, texts
 from support.scripted_engine import ScriptedEngine
 
@@ -57,7 +57,7 @@ def test_an_edited_question_begins_a_branch_and_both_can_be_shown(history: Histo
     assert texts(dialogue) == ["1", "One", "2", "Two"] == [one.text for one in history.messages(1)]
     dialogue.select(edited.question.id)
     assert texts(begin(1)) == ["3", "Three"]
-    with pytest.raises(ConversationNotFound, match="no message 99"):
+    with pytest.raises(HistoryError, match="no message 99"):
         dialogue.select(99)
 
 

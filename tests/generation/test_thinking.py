@@ -9,7 +9,6 @@ import pytest
 
 from chatapp.cli import main
 from chatapp.cli.printing import Form, Printout
-from chatapp.commands.commands import SlashError
 from chatapp.conversation import Setup
 from chatapp.conversation.setup import NO_SWITCH, tell_thinking
 from chatapp.generation import Delta, GenerationError, Message, Options
@@ -200,7 +199,7 @@ def test_thinking_is_switched_where_the_template_can_and_refused_where_not(begin
     engine.thinking_choices = ()
     with pytest.raises(InputError, match=re.escape(NO_SWITCH.format("scripted"))):
         desk.do("/set nothink")
-    with pytest.raises(SlashError, match="there is no effort 'hard'; /set think takes none, or low, medium, high"):
+    with pytest.raises(InputError, match="there is no effort 'hard'; /set think takes none, or low, medium, high"):
         desk.do("/set think hard")
 
 

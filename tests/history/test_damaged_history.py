@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from chatapp.cli.main import main
-from chatapp.history import History, NotKept
+from chatapp.history import History, HistoryError
 from chatapp.settings import settings
 from support.messages import ask, texts
 
@@ -133,5 +133,5 @@ def test_a_damaged_schema_is_one_line_and_the_file_is_left_alone(
 
 def test_a_damaged_schema_is_told_when_a_message_would_be_saved(damage: Damage) -> None:
     damage("DROP TABLE words_data")
-    with pytest.raises(NotKept, match="damaged"), History(settings.home() / "history.db") as history:
+    with pytest.raises(HistoryError, match="damaged"), History(settings.home() / "history.db") as history:
         ask(history, "third question")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chatapp.history import History, NotKept
+from chatapp.history import History, HistoryError
 from chatapp.history.database import MIGRATIONS
 from support.checkpoints import ROOT
 from support.messages import ask, texts
@@ -52,7 +52,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
     before = path.read_bytes()
     more = (*MIGRATIONS, ("CREATE TABLE presets (name TEXT)", "CREATE TABLE nonsense"))
     monkeypatch.setattr("chatapp.history.database.MIGRATIONS", more)
-    with pytest.raises(NotKept, match="incomplete input"):
+    with pytest.raises(HistoryError, match="incomplete input"):
         History(path)
     monkeypatch.undo()
     assert path.read_bytes() == before
@@ -65,7 +65,7 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(path: Path) -> 
         ask(history, "hello")
         history.connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 5}")
     before = path.read_bytes()
-    with pytest.raises(NotKept, match=rf"newer chatapp \(version {len(MIGRATIONS) + 5} .* update chatapp"):
+    with pytest.raises(HistoryError, match=rf"newer chatapp \(version {len(MIGRATIONS) + 5} .* update chatapp"):
         History(path)
     assert path.read_bytes() == before
 
@@ -75,7 +75,7 @@ def test_another_programs_database_is_refused_and_left_alone(path: Path) -> None
     other.execute("CREATE TABLE messages (x)")
     other.close()
     before = path.read_bytes()
-    with pytest.raises(NotKept, match="another program's database"):
+    with pytest.raises(HistoryError, match="another program's database"):
         History(path)
     assert path.read_bytes() == before
 
@@ -83,16 +83,16 @@ def test_another_programs_database_is_refused_and_left_alone(path: Path) -> None
 @pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"\xff" * 5000])
 def test_what_is_no_database_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(NotKept, match="damaged or no database"):
+    with pytest.raises(HistoryError, match="damaged or no database"):
         History(path)
     assert path.read_bytes() == content
 
 
 def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotKept, match="cannot keep conversations in .*check the folder"):
+    with pytest.raises(HistoryError, match="cannot keep conversations in .*check the folder"):
         History(tmp_path / "file" / "history.db")
-    with pytest.raises(NotKept, match="cannot keep conversations in"):
+    with pytest.raises(HistoryError, match="cannot keep conversations in"):
         History(tmp_path)
 
 
@@ -100,7 +100,7 @@ def test_on_a_full_disk_what_was_saved_stays_and_it_goes_on_when_there_is_room(h
     [asked] = ask(history, "hello")
     pages = history.connection.execute("PRAGMA page_count").fetchone()[0]
     history.connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(NotKept, match="the disk is full.*untouched; make room"):
+    with pytest.raises(HistoryError, match="the disk is full.*untouched; make room"):
         history.add(asked.conversation, "user", "z" * 100_000, parent=None)
     assert texts(history, asked.conversation) == ["hello"]
     history.connection.execute("PRAGMA max_page_count = 1000000")
@@ -111,14 +111,14 @@ def test_on_a_full_disk_what_was_saved_stays_and_it_goes_on_when_there_is_room(h
 READ_ONLY = """
 import os, sys, urllib.parse  # the last for pathlib, which may not read it later where Python is root's own
 from pathlib import Path
-from chatapp.history import History, NotKept
+from chatapp.history import History, HistoryError
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write everywhere
 with History(Path(sys.argv[1])) as history:
     print([message.text for message in history.messages(1)], len(history.search("hello")))
     try:
         history.add(1, "user", "more", parent=None)
-    except NotKept as error:
+    except HistoryError as error:
         print(error)
 """
 

@@ -8,7 +8,7 @@ import pytest
 
 from chatapp.conversation import attachments
 from chatapp.conversation.attachments import Attachment
-from chatapp.history import History, NotKept
+from chatapp.history import History, HistoryError
 from support.screen_driver import running
 from support.scripted_engine import ScriptedEngine
 
@@ -34,7 +34,7 @@ async def test_what_was_asked_before_cannot_be_read_and_the_prompt_works_all_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(history: History, limit: int = 1000) -> list[str]:
-        raise NotKept("the database is damaged")
+        raise HistoryError("the database is damaged")
 
     monkeypatch.setattr(History, "prompts", damaged)
     async with running(ScriptedEngine("Because.", can_chat=True), history=tmp_path / "history.db") as driver:

@@ -111,13 +111,9 @@ class Toolset:
 
     def look(self, names: Sequence[str]) -> Sequence[Tool]:
         """What these servers offer now; those that fail are left out, which is told once each time it changes."""
-        looking = self.looking(names)
-        while True:
-            try:
-                next(looking)
-            except StopIteration as end:
-                found: Sequence[Tool] = end.value
-                return found
+        for _ in self.looking(names):
+            pass
+        return self.offered
 
     def looking(self, names: Sequence[str], beat: float | None = None) -> Generator[None, None, Sequence[Tool]]:
         """The same, where something else can be done in each beat of so many seconds."""
