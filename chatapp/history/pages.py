@@ -3,16 +3,20 @@
 import html
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
 
 from chatapp.history import Conversation, Message
 from chatapp.history.exports import describe_conversation, describe_message, format_time, split_thinking, strip_calls
 from chatapp.text.markdown import RULES_OFF, compile_rules
 from chatapp.text.printable import printable
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.token import Token
 
 MOST = 200_000
 """Characters of a message beyond which it is shown as it was written."""
@@ -72,8 +76,6 @@ hr {{ border: 0; border-top: 1px solid var(--line); }}
 
 def as_html(conversations: Sequence[tuple[Conversation, Sequence[Message]]]) -> str:
     """Conversations as one page of HTML, the branches that are shown; it loads nothing and runs nothing."""
-    from pygments.formatters import HtmlFormatter
-
     titles = [conversation.title for conversation, _ in conversations]
     body = "\n".join(write_section(conversation, messages) for conversation, messages in conversations)
     light, dark = (HtmlFormatter(style=style).get_token_style_defs("pre") for style in ("default", "github-dark"))
@@ -127,10 +129,8 @@ def escape(text: str) -> str:
 
 
 @cache
-def make_parser() -> "MarkdownIt":
+def make_parser() -> MarkdownIt:
     """Make a parser that knows no links, images or HTML, with headings below those of the page, and coloured code."""
-    from markdown_it import MarkdownIt
-
     made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100}).disable(RULES_OFF)
     made.core.ruler.push("below", lower_headings)
     made.add_render_rule("fence", write_code)
@@ -138,7 +138,7 @@ def make_parser() -> "MarkdownIt":
     return compile_rules(made)
 
 
-def lower_headings(state: Any) -> None:  # Any: StateCore, which is imported late
+def lower_headings(state: StateCore) -> None:
     """Put headings below those of the page, and judge what entities became."""
     for token in state.tokens:
         if token.type in ("heading_open", "heading_close"):
@@ -147,7 +147,7 @@ def lower_headings(state: Any) -> None:  # Any: StateCore, which is imported lat
             part.content = printable(part.content)
 
 
-def write_code(_: Any, tokens: Sequence["Token"], place: int, *__: Any) -> str:  # Any: the renderer, not used
+def write_code(_: Any, tokens: Sequence[Token], place: int, *__: Any) -> str:  # Any: the renderer, not used
     """Write a block of code, coloured where its language is named."""
     content, language = tokens[place].content, tokens[place].info.strip().partition(" ")[0]
     longest = max(map(len, content.split("\n")))
@@ -157,11 +157,6 @@ def write_code(_: Any, tokens: Sequence["Token"], place: int, *__: Any) -> str: 
 
 def highlight_code(content: str, language: str) -> str | None:
     """Highlight code, its kinds of words in spans; None where its language is not known."""
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import get_lexer_by_name
-    from pygments.util import ClassNotFound
-
     if not language:
         return None
     try:

@@ -10,16 +10,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
 from chatapp.conversation.tools import ToolError
 from chatapp.conversation.tools.flow import Flood, Flow
 from chatapp.settings.tool_servers import ToolServer
 from chatapp.text.child import apart, describe_ending
 
 if TYPE_CHECKING:
-    from anyio.abc import ByteReceiveStream, Process
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.client._transport import TransportStreams
-    from mcp.shared.message import SessionMessage
 
 USUAL = (
     *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
@@ -48,9 +51,6 @@ def environment(server: ToolServer) -> dict[str, str]:
 @asynccontextmanager
 async def open_program(server: ToolServer, flow: Flow) -> AsyncIterator[TransportStreams]:
     """Start a server, and give the streams of its messages, as the protocol's package takes them."""
-    import anyio
-    from mcp.shared.message import SessionMessage
-
     pipe = subprocess.PIPE
     command, own = list(server.command), environment(server)
     try:
@@ -107,8 +107,6 @@ class Program:
 
     async def read(self, session: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Give its lines to the session until it ends, or sends too much."""
-        import anyio
-
         assert self.process.stdout
         async with session:
             try:
@@ -136,9 +134,6 @@ class Program:
 
     def _parse(self, line: bytes) -> SessionMessage | None:
         """The message of a line; None of one that is none, such as a greeting."""
-        from mcp.shared.message import SessionMessage
-        from mcp_types import jsonrpc_message_adapter
-
         self.flow.take(messages=1)
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -149,8 +144,6 @@ class Program:
 
     async def write(self, session: MemoryObjectReceiveStream[SessionMessage]) -> None:
         """Give it what the session says, a line each."""
-        import anyio
-
         assert self.process.stdin
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             async with session:
@@ -160,8 +153,6 @@ class Program:
 
     async def complain(self) -> None:
         """Keep the end of what it writes on standard error."""
-        import anyio
-
         assert self.process.stderr
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             async for piece in self.process.stderr:
@@ -177,8 +168,6 @@ class Program:
 
     async def _wait(self, seconds: float) -> int | None:
         """Its exit code; None where it has not ended by then. A child of its own may hold its pipes for longer."""
-        import anyio
-
         with anyio.move_on_after(seconds):
             while self.process.returncode is None:
                 await anyio.sleep(0.01)
@@ -186,8 +175,6 @@ class Program:
 
     async def end(self) -> None:
         """End it as the protocol wants: its input ends, it is told to end, it is ended; with all that it started."""
-        import anyio
-
         with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             if self.process.stdin:
                 await self.process.stdin.aclose()
