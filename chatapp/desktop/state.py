@@ -7,7 +7,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
+
 from backends.errors import UserError
+from chatapp.desktop.door import RAISE, SOCKET
 from chatapp.text.child import parse
 from chatapp.text.files import write_whole
 from model_store.locks import lock
@@ -80,12 +85,6 @@ class SingleInstance:
 
     def raise_window(self) -> None:
         """Ask the window that is there to come to the front."""
-        from websockets.exceptions import WebSocketException
-        from websockets.sync.client import connect
-        from websockets.typing import Origin, Subprotocol
-
-        from chatapp.desktop.door import RAISE, SOCKET
-
         end = time.monotonic() + PATIENCE
         while True:
             if told := self.read():

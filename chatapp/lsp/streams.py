@@ -1,6 +1,7 @@
 """Standard output for the protocol alone, and the end of a server whose editor is gone."""
 
 import os
+import select
 import sys
 import threading
 import time
@@ -34,8 +35,6 @@ def _outlive(process: int) -> None:
 def wait_for_end(process: int) -> None:
     """Return when there is no such process."""
     if hasattr(os, "pidfd_open"):
-        import select
-
         try:
             handle = os.pidfd_open(process)
         except ProcessLookupError:

@@ -12,6 +12,9 @@ from contextlib import AsyncExitStack, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import httpx2
+from pydantic import ValidationError
+
 from chatapp.conversation.tools import ToolError, shorten
 from chatapp.conversation.tools.flow import TOOLS, Flow
 from chatapp.settings.tool_servers import ToolServer
@@ -179,7 +182,7 @@ class Connection:
         if isinstance(cause, TimeoutError):
             wrote = f"; it wrote {rubbish!r}, which is no message of the protocol" if rubbish else ""
             return ToolError(f"{name} {what} within {seconds:g} seconds, and was ended{shorten(wrote)}")
-        if is_unreachable(cause):
+        if isinstance(cause, httpx2.HTTPError):
             return ToolError(f"{name} cannot be reached at {self.server.url}: {shorten(str(cause))}")
         if is_closed(cause):
             return ToolError(f"{name} {what}: it has ended the connection")
@@ -231,19 +234,10 @@ def is_closed(error: BaseException) -> bool:
 
 def describe(error: BaseException) -> str:
     """What an error of the protocol's package says."""
-    from pydantic import ValidationError
-
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"its answer is not of the protocol ({'.'.join(map(str, first['loc']))}: {first['msg']})"
     return f"{type(error).__name__}: {error}"
-
-
-def is_unreachable(error: BaseException) -> bool:
-    """Whether there is no way to a server."""
-    import httpx2
-
-    return isinstance(error, httpx2.HTTPError)
 
 
 def find_cause(error: BaseException) -> BaseException:
