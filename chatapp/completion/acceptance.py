@@ -103,8 +103,6 @@ class Acceptance:
 
     def delete(self) -> bool:
         """Forget everything; whether there was something."""
-        try:
-            self.path.unlink()
-        except FileNotFoundError:
-            return False
-        return True
+        is_there = self.path.exists()
+        self.path.unlink(missing_ok=True)
+        return is_there

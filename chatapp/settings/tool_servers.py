@@ -68,7 +68,8 @@ def _read_one(name: str, table: object, where: str) -> ToolServer:
         )
     for line, value in table.items():
         if line not in KINDS:
-            raise ToolServerError(f"unknown line {line!r} in [mcp.{name}] of {where}; {suggest(line, KINDS, KNOWN)}")
+            hint = suggest(line, KINDS, f"known are {', '.join(KINDS)}")
+            raise ToolServerError(f"unknown line {line!r} in [mcp.{name}] of {where}; {hint}")
         if not _fits(line, value):
             raise ToolServerError(f"{line} in [mcp.{name}] of {where} must be {KINDS[line]}, not {value!r}")
     if bool(table.get("command")) == bool(table.get("url")):
@@ -89,9 +90,6 @@ def _read_one(name: str, table: object, where: str) -> ToolServer:
         tuple(table.get("tools", ())),
         float(table.get("seconds", ToolServer.seconds)),
     )
-
-
-KNOWN = f"known are {', '.join(KINDS)}"
 
 
 def _fits(line: str, value: object) -> bool:
