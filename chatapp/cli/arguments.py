@@ -40,10 +40,6 @@ class Parser(argparse.ArgumentParser):
             hint = suggest(str(value), choices, f"choose from {', '.join(choices)}")
             raise argparse.ArgumentError(action, f"there is no {value!r}; {hint}")
 
-    def add_details(self, details: str) -> None:
-        """Say more on the help page, after the first sentence."""
-        self.description = f"{self.description}\n\n{details}".strip()
-
 
 def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None:
     """Add the options of every command that generates, named as those of `Options`; two defaults are told in words."""

@@ -192,7 +192,7 @@ def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
 def add_command(parser: Parser, module: ModuleType) -> None:
     """Give a parser what a command says and takes; words may stand among options where the command names them."""
     has = vars(module)
-    parser.add_details(has.get("DETAILS", ""))
+    parser.description = f"{parser.description}\n\n{has.get('DETAILS', '')}".strip()
     module.add(parser)
     if "name_words" in has:
         parser.add_argument("words", nargs="*", default=[], help=SUPPRESS)
