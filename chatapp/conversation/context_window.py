@@ -103,10 +103,10 @@ def takes_system(engine: Engine) -> bool:
     return differ(engine, [asked], [Message("system", PROBE), asked])
 
 
-def differ(engine: Engine, short: Sequence[Message], long: Sequence[Message]) -> bool:
-    """Whether the model's chat template takes both conversations, and shows what is more in the second."""
+def differ(engine: Engine, one: Sequence[Message], other: Sequence[Message]) -> bool:
+    """Whether the model's chat template takes both conversations, and shows what is different in them."""
     try:
-        return engine.count_chat(short) < engine.count_chat(long)
+        return engine.count_chat(one) != engine.count_chat(other)  # a template's own system prompt may be longer
     except GenerationError:
         return False
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from chatapp.conversation import Dialogue, Setup
-from chatapp.conversation.context_window import takes_results
+from chatapp.conversation.context_window import takes_results, takes_system
 from chatapp.conversation.rounds import REFUSED, ROUNDS, Decision, Question, answer_calls
 from chatapp.conversation.tool_calls import find_open
 from chatapp.conversation.tools.connection import Connections
@@ -281,6 +281,23 @@ def test_a_template_that_shows_no_results_gets_them_in_words(tmp_path: Path) -> 
         assert engine.knows_tools and takes_results(engine) == shows
     contract: Any = chatty(knows_tools=False)
     assert not takes_results(contract)
+
+
+@pytest.mark.parametrize(
+    ("template", "takes"),
+    [
+        ("{% for message in messages %}{{ message.role + message.content }}{% endfor %}", True),
+        ("{% if messages[0].role == 'system' %}{{ messages[0].content }}{% else %}{{ 'so ' * 999 }}{% endif %}", True),
+        ("{{ messages[-1].content }}", False),
+    ],
+)
+def test_a_template_takes_a_system_prompt_also_in_the_place_of_a_longer_one(
+    template: str, takes: bool, tmp_path: Path
+) -> None:
+    folder = write_tokenizer(tmp_path, chat_template=template)
+    session = ScriptedSession(hashed, vocab_size=400, context_length=4096)
+    engine: Any = RealEngine(session, Tokenizer(folder), ChatTemplate(folder))
+    assert takes_system(engine) == takes
 
 
 def test_a_real_template_shows_the_tools_the_call_and_its_result(begin: Begin, tmp_path: Path) -> None:
