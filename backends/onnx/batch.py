@@ -1,63 +1,39 @@
 """Rows of different lengths that grow together with ONNX Runtime, on the weights of a session."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnxruntime
 
 from backends import KeyValues, Top, check_batch, check_parents
 from backends.onnx.caches import FIRST_CAPACITY, layer_of, let_go
 from backends.onnx.step import RaggedStep
 from backends.recurrent import AFTER, States
-from backends.sliding import Held, export_begin, first_held, read_begin
+from backends.sliding import export_begin, first_held, read_begin
 
-
-class Shared(Protocol):
-    """The session whose graph and weights a batch uses."""
-
-    context_length: int
-    vocab_size: int
-    tops: int
-    windows: Sequence[int]
-    inputs: dict[str, Sequence[int]]
-    holds: Held
-    computing: float
-    runtime: onnxruntime.InferenceSession
-
-    @property
-    def sliding(self) -> bool: ...
-    def adapt(self) -> None: ...
-    def shapes(self, kind: str) -> dict[str, Sequence[int]]: ...
-    def unused(self, in_bytes: bool) -> dict[str, np.ndarray]: ...
-    def out_of_sight(self, length: int) -> dict[int, int]: ...
-    def make_room(self, name: str, shape: tuple[int, ...]) -> np.ndarray: ...
+if TYPE_CHECKING:
+    from backends.onnx.session import Session
 
 
 class RowsBatch:
     """A batch whose rows lie in the first places of shared buffers, in an order of their own."""
 
-    def __init__(self, session: Shared):
-        self.session, self.vocab_size, self.tops = session, session.vocab_size, session.tops
+    def __init__(self, session: Session):
+        self.session, self.windows = session, session.windows
         self.states: dict[str, np.ndarray] = {}
-        self.inputs = session.inputs
         self.lengths: list[int] = []
         self.places: list[int] = []
         """Where each row lies; together the first places."""
         self.begins: list[int] = []
         """Of each row the first token that layers with windows hold."""
         self.top: Top | None = None
-        self.memory: dict[str, np.ndarray] = {}
         self.buffers: dict[str, np.ndarray] = {}
         self.steps: dict[int, RaggedStep] = {}
-        self.windows = session.windows
         self.unseen = session.out_of_sight(0)
         """By window: tokens at the beginning of each row's cache that the graph is not shown."""
-
-    @property
-    def runtime(self) -> onnxruntime.InferenceSession:
-        return self.session.runtime
 
     @property
     def cache(self) -> dict[str, np.ndarray]:
@@ -68,11 +44,6 @@ class RowsBatch:
     def own_states(self) -> dict[str, np.ndarray]:
         """The same of what layers have that do not attend, (rows, ...)."""
         return {name: values[: len(self.lengths)] for name, values in self.states.items()}
-
-    @property
-    def held_otherwise(self) -> dict[str, np.ndarray]:
-        """What a graph with caches of two kinds reads besides those of floats."""
-        return self.session.unused(False)
 
     def join(self, found: KeyValues, length: int) -> None:
         place = len(self.lengths)
@@ -106,7 +77,7 @@ class RowsBatch:
         if (unseen := self.session.out_of_sight(min(self.lengths))) != self.unseen:
             self.unseen, self.steps = unseen, {}
         if rows not in self.steps:
-            self.steps = {rows: RaggedStep(self, rows, 1, 1)}
+            self.steps = {rows: RaggedStep(self.session, self, rows, 1, 1)}
         step, places = self.steps[rows], self.places
         by_place = np.empty((rows, 1), np.int64)
         past = np.empty((rows, 1), np.int64)

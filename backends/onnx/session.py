@@ -133,12 +133,7 @@ class Session(CachedSession):
         changing = self.border or self.whole_prompts or self.scales.values or self.shapes("state_")
         return bool(any(self.windows) and not changing and UNUSED is not None)
 
-    @property
-    def held_otherwise(self) -> dict[str, np.ndarray]:
-        """What a graph with caches of two kinds reads besides those that are used."""
-        return self.unused(self.held == "bytes_")
-
-    def unused(self, in_bytes: bool) -> dict[str, np.ndarray]:
+    def unused(self, *, in_bytes: bool) -> dict[str, np.ndarray]:
         """The scales, whether caches are `in_bytes`, and caches of no use in the place of the others."""
         if not self.scales.values:
             return {}
@@ -188,7 +183,7 @@ class Session(CachedSession):
             self.unseen, self.steps = unseen, {}
         if (count, last) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key[0] <= FEW}
-            self.steps[count, last] = Step(self, batch, count, last)
+            self.steps[count, last] = Step(self, self, batch, count, last)
         step = self.steps[count, last]
         step.run(tokens, self.cached, self.border if self.long else 0)
         new = slice(self.cached, self.cached + count)

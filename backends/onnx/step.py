@@ -1,7 +1,8 @@
 """Calls of ONNX Runtime, bound once to the arrays that they read and write."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnxruntime
@@ -9,34 +10,16 @@ import onnxruntime
 from backends import BackendError, Top
 from backends.onnx.caches import ends_of, layer_of, shown
 
-
-class Cached(Protocol):
-    """A graph and the caches that it goes on with."""
-
-    vocab_size: int
-    tops: int
-    windows: Sequence[int]
-    unseen: dict[int, int]
-    memory: dict[str, np.ndarray]
-    inputs: dict[str, Sequence[int]]
-
-    @property
-    def runtime(self) -> onnxruntime.InferenceSession: ...
-
-    @property
-    def cache(self) -> Mapping[str, np.ndarray]: ...
-
-    @property
-    def own_states(self) -> Mapping[str, np.ndarray]: ...
-
-    @property
-    def held_otherwise(self) -> Mapping[str, np.ndarray]: ...
+if TYPE_CHECKING:
+    from backends.onnx.batch import RowsBatch
+    from backends.onnx.session import Session
 
 
 class Step:
     """One shape of call, bound once to its arrays."""
 
-    def __init__(self, session: Cached, batch: int, count: int, last: int):
+    def __init__(self, session: Session, rows: Session | RowsBatch, batch: int, count: int, last: int):
+        """Of the graph of a session, with the caches of its `rows`, or of those of a batch."""
         self.runtime, self.binding = session.runtime, session.runtime.io_binding()
         self.logits: np.ndarray = np.empty((batch, last, session.vocab_size), np.float32)
         self.tokens, self.positions = np.empty((batch, count), np.int64), np.empty((batch, count), np.int64)
@@ -47,7 +30,7 @@ class Step:
             rope_positions=self.rope_positions,
             last=np.array([last]),
         )
-        self.unseen = session.unseen
+        self.unseen = rows.unseen
         self.ends = {window: (np.empty(batch, np.int32), np.empty(1, np.int32)) for window in self.unseen}
         """By window: where the newest token of each row lies in a cache, and up to where there are any."""
         for window, ends in self.ends.items():
@@ -59,13 +42,14 @@ class Step:
         self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
         self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
         first = [self.unseen[window] for window in session.windows]
-        states = dict(session.own_states)
-        caches = {name: shown(values, first[layer_of(name)]) for name, values in session.cache.items()}
-        arrays = self.feeds | caches | session.memory | dict(session.held_otherwise) | states
+        cache, states = rows.cache, rows.own_states
+        caches = {name: shown(values, first[layer_of(name)]) for name, values in cache.items()}
+        others = session.unused(in_bytes=next(iter(cache)).startswith("bytes_"))
+        arrays = self.feeds | caches | session.memory | others | states
         for name in session.inputs:
             value = wrap(arrays[name])
             self.binding.bind_ortvalue_input(name, value)
-            if name in session.cache:
+            if name in cache:
                 present = name.replace("past_", "present_").replace("bytes_", "present_bytes_")
                 self.binding.bind_ortvalue_output(present, value)
             if name in states:  # each operation reads the old one before it writes
