@@ -1,8 +1,11 @@
-"""What sessions share: the count of the tokens in their caches, and how they are rewound."""
+"""What sessions share: how they read tokens and count those in their caches, and how they are rewound."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
-from backends import BackendError, Batch, KeyValues, Top, check_rewind
+import numpy as np
+
+from backends import BackendError, Batch, KeyValues, Placement, Top, check_call, check_rewind
 
 
 class CachedSession:
@@ -14,6 +17,10 @@ class CachedSession:
     token_bytes = 0
     top: Top | None = None
     context_length: int
+    vocab_size: int
+    placement: Placement
+    start_token = 0
+    """With an encoder: what stands before the answer's first token."""
     cached = 0
     """Tokens that the decoder sees in every row."""
     read_ahead = 0
@@ -24,6 +31,33 @@ class CachedSession:
     @property
     def length(self) -> int:
         return self.cached + self.read_ahead
+
+    @property
+    @abstractmethod
+    def batch(self) -> int:
+        """Rows in the cache; 0 while it is empty."""
+
+    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+        batch, count = tokens.shape
+        check_call(self, batch, count, last)
+        ahead = self.read_ahead
+        if self.whole_prompts and not self.cached:
+            self.read(tokens)
+            tokens, ahead = np.full((batch, 1), self.start_token), count - 1
+        logits = self.extend(tokens, last)
+        self.cached, self.read_ahead = self.cached + tokens.shape[1], ahead
+        return logits
+
+    @abstractmethod
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
+        """What `forward` returns of tokens (batch, count) after those that are `cached`, which it counts itself."""
+
+    def read(self, prompt: np.ndarray) -> None:
+        """Let the encoder, where there is one, read prompts (batch, count)."""
+
+    @abstractmethod
+    def reorder(self, parents: Sequence[int]) -> None:
+        """Let row i continue what row `parents[i]` was."""
 
     def expect(self, length: int) -> None:
         """The parts of a text are read next, up to `length` tokens: what makes room for it at once copies nothing."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backends import Placement, check_call
+from backends import Placement
 from backends.coreml import contract
 from backends.coreml.contract import Array, Contract
 from backends.coreml.inputs import MASKED
@@ -115,14 +115,10 @@ class PrebuiltSession(RowsSession[Kept | Repeated]):
         with failures():
             return Kept(self.caller, StateRow(Functions(function, function), states))
 
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
-        batch, count = tokens.shape
-        check_call(self, batch, count, last)
-        if batch != len(self.rows):
-            self.rows = [self.new_row() for _ in range(batch)]
-        logits = [row.extend(each, self.length, last) for row, each in zip(self.rows, tokens, strict=True)]
-        self.cached += count
-        return np.stack(logits)
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
+        if len(tokens) != len(self.rows):
+            self.rows = [self.new_row() for _ in tokens]
+        return np.stack([row.extend(each, self.cached, last) for row, each in zip(self.rows, tokens, strict=True)])
 
 
 def open_session(export: Prebuilt, folder: Path, device: str, *, module: str) -> PrebuiltSession:

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from backends import BackendError, Placement, check_call, check_parents
+from backends import BackendError, Placement, check_parents
 from backends.cached import CachedSession
 from backends.coreml.inputs import KINDS, Inputs, Lowered, Package, stacked_shape
 from backends.coreml.packages import contents
@@ -116,35 +116,25 @@ class Session(RowsSession[StateRow | HostRow]):
         self.vocab_size = found.lowered.decoder.vocab_size
         self.placement = Placement("coreml", device, found.lowered.precision)
         self.whole_prompts = bool(found.lowered.decoder.encoder)
+        self.start_token = found.lowered.decoder.start_token
+        self.prompt = 0
+        """Tokens that the encoder has read."""
         self.rows = []
 
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
-        batch, count = tokens.shape
-        check_call(self, batch, count, last)
-        if self.whole_prompts and not self.length:
-            return self.read(tokens)
-        if batch != len(self.rows):
-            self.rows = [new_row(self.lowered, self.package, self.functions, {}) for _ in range(batch)]
-        logits = np.stack([self.extend(row, each, last) for row, each in zip(self.rows, tokens, strict=True)])
-        self.cached += count
-        return logits
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
+        if len(tokens) != len(self.rows):
+            self.rows = [new_row(self.lowered, self.package, self.functions, {}) for _ in tokens]
+        return np.stack([self.extend_row(row, each, last) for row, each in zip(self.rows, tokens, strict=True)])
 
-    def read(self, prompts: np.ndarray) -> np.ndarray:
-        """Let the encoder read `prompts` (batch, n), and return the logits (batch, 1, vocab) of the first answer."""
+    def read(self, prompt: np.ndarray) -> None:
         encode = self.functions.encode
         assert encode  # there is one where there is an encoder
         with failures():
-            memories = [encode.predict(self.inputs.prompt(prompt)) for prompt in prompts]
+            memories = [encode.predict(self.inputs.prompt(each)) for each in prompt]
         self.rows = [new_row(self.lowered, self.package, self.functions, memory) for memory in memories]
-        self.read_ahead, start = prompts.shape[1] - 1, np.array([self.lowered.decoder.start_token])
-        try:
-            logits = np.stack([self.extend(row, start, 1) for row in self.rows])
-            self.cached = 1
-        finally:
-            self.read_ahead *= self.cached  # none, if that failed
-        return logits
+        self.prompt = prompt.shape[1]
 
-    def extend(self, row: StateRow | HostRow, tokens: np.ndarray, last: int) -> np.ndarray:
+    def extend_row(self, row: StateRow | HostRow, tokens: np.ndarray, last: int) -> np.ndarray:
         """Append `tokens` (n,) to a row and return the logits (last, vocab) of the last ones.
 
         Only a step of one token has logits; those before are read a chunk at a time, the last chunk padded, where
@@ -161,9 +151,8 @@ class Session(RowsSession[StateRow | HostRow]):
     def call(self, row: StateRow | HostRow, tokens: np.ndarray, start: int, count: int) -> Arrays:
         """Append `tokens` (n,) at position `start` with the function for `count` of them."""
         function = self.functions.decode if count == 1 else self.functions.prefill
-        prompt = self.read_ahead + 1 if self.whole_prompts else 0
         with failures():
-            return row.step(function, self.inputs.arrays(tokens, start, count, prompt), start, len(tokens))
+            return row.step(function, self.inputs.arrays(tokens, start, count, self.prompt), start, len(tokens))
 
     def logits(self, outputs: Arrays) -> np.ndarray:
         """The logits (vocab,) of a decoding step, joined where the head was cut."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Placement, check_call, check_parents
+from backends import BackendError, Placement, check_parents
 from backends.cached import CachedSession
 from backends.onnx.session import ALONE, open_runtime
 from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
@@ -48,21 +48,20 @@ class PrebuiltSession(CachedSession):
 
     @property
     def batch(self) -> int:
-        return self.rows if self.length else 0
+        return self.rows if self.cached else 0
 
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         batch, count = tokens.shape
-        check_call(self, batch, count, last)
         wrap = onnxruntime.OrtValue.ortvalue_from_numpy
-        if not self.length:
+        if not self.cached:
             self.cache = [
                 wrap(np.zeros((batch, one.shape[1], 0, one.shape[3]), TYPES[one.type])) for one in self.past.values()
             ]
-        total = self.length + count
+        total = self.cached + count
         given = {
             "input_ids": np.ascontiguousarray(tokens, np.int64),
             "attention_mask": np.ones((batch, total), np.int64),
-            "position_ids": np.tile(np.arange(self.length, total), (batch, 1)),
+            "position_ids": np.tile(np.arange(self.cached, total), (batch, 1)),
             "use_cache_branch": np.array([True]),
             "num_logits_to_keep": np.array(last),
         }
@@ -72,7 +71,7 @@ class PrebuiltSession(CachedSession):
             logits, *self.cache = self.runtime.run_with_ort_values(["logits", *self.presents], feeds)
         except Exception as error:  # onnxruntime has no base class of its own errors
             raise BackendError(f"ONNX Runtime failed: {error}") from error
-        self.cached, self.rows = total, batch
+        self.rows = batch
         return np.asarray(logits.numpy()[:, -last:], np.float32)
 
     def rewind(self, length: int) -> None:

@@ -162,17 +162,24 @@ class Session(CachedSession):
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
-        check_call(self, batch, count, last)
         if batch > 1 and count > 1 and self.length:  # GroupQueryAttention refuses
+            check_call(self, batch, count, last)
             steps = [self.forward(column).copy() for column in np.split(tokens, count, axis=1)]
             self.top = None  # of the last token only
             return np.concatenate(steps[-last:], axis=1)
         self.adapt()
-        start, ahead = time.monotonic(), self.read_ahead
-        if self.encoder and not self.cached:
-            self.memory, self.steps = self.encode(self.encoder, tokens), {}
-            tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
-        self.reserve(batch, self.cached + count)
+        start = time.monotonic()
+        logits = super().forward(tokens, last)
+        spent = time.monotonic() - start
+        self.computing += spent
+        if batch == count == 1:
+            self.gain.steps[self.held == "bytes_"].append(spent)
+        return logits
+
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
+        batch, count = tokens.shape
+        total = self.cached + count
+        self.reserve(batch, total)
         if not self.cached:
             self.holds.go_back(0)
             for values in self.own_states.values():
@@ -186,16 +193,10 @@ class Session(CachedSession):
             self.steps[count, last] = Step(self, self, batch, count, last)
         step = self.steps[count, last]
         step.run(tokens, self.cached, self.border if self.long else 0)
-        new = slice(self.cached, self.cached + count)
-        while self.held == "bytes_" and self.scales.widen(self.cache, new):
+        while self.held == "bytes_" and self.scales.widen(self.cache, slice(self.cached, total)):
             step.call()
-        spent = time.monotonic() - start
-        self.computing += spent
-        if batch == count == 1:
-            self.gain.steps[self.held == "bytes_"].append(spent)
         self.alike = self.alike if self.cached else 0
-        self.cached, self.read_ahead = self.cached + count, ahead
-        for unneeded in self.holds.advance(self.cached) if self.sliding else ():
+        for unneeded in self.holds.advance(total) if self.sliding else ():
             for name in self.with_window:
                 let_go(self.cache[name][:, :, unneeded])
         self.top = step.top
@@ -210,20 +211,21 @@ class Session(CachedSession):
         """Which of the cached tokens a cache holds."""
         return self.holds.parts(self.cached) if self.windows[layer_of(name)] else [slice(0, self.cached)]
 
-    def encode(self, encoder: onnxruntime.InferenceSession, tokens: np.ndarray) -> dict[str, np.ndarray]:
-        """What the decoder's layers attend to in a prompt."""
-        batch, count = tokens.shape
+    def read(self, prompt: np.ndarray) -> None:
+        assert self.encoder
+        batch, count = prompt.shape
         feeds = dict(
-            tokens=tokens,
+            tokens=prompt,
             positions=np.tile(np.arange(count), (batch, 1)),
             last_position=np.full(batch, count - 1, np.int32),
             total_length=np.array([count], np.int32),
         )
         try:
-            values = encoder.run(None, {wanted.name: feeds[wanted.name] for wanted in encoder.get_inputs()})
+            values = self.encoder.run(None, {wanted.name: feeds[wanted.name] for wanted in self.encoder.get_inputs()})
         except Exception as error:  # onnxruntime has no base class of its own errors
             raise BackendError(f"ONNX Runtime failed: {error}") from error
-        return {output.name: value for output, value in zip(encoder.get_outputs(), values, strict=True)}
+        names = [output.name for output in self.encoder.get_outputs()]
+        self.memory, self.steps = dict(zip(names, values, strict=True)), {}
 
     @property
     def may_hold_bytes(self) -> bool:

@@ -9,7 +9,7 @@ import openvino
 from openvino import PartialShape, Tensor, Type
 from openvino import opset15 as op
 
-from backends import check_call, check_parents
+from backends import check_parents
 from backends.cached import CachedSession
 from backends.openvino.runtime import UNSEEN, compile_model, infer, placement, properties, read_facts
 from backends.openvino.session import HIDDEN, only_decoder, only_encoder
@@ -49,7 +49,7 @@ class FixedSession(CachedSession):
         self.cache = self.empty(0)
         """Keys and values by name, each (B, kv_heads, context_length, head_dim)."""
         self.memory: dict[str, np.ndarray] = {}
-        """The same of the prompt that the encoder has read."""
+        """The same of the prompt that the encoder has read, by the decoder's names for it."""
 
     @property
     def batch(self) -> int:
@@ -58,15 +58,10 @@ class FixedSession(CachedSession):
     def empty(self, rows: int) -> dict[str, np.ndarray]:
         return {name: np.zeros((rows, *shape[1:]), np.float32) for name, shape in self.shapes.items()}
 
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         batch, count = tokens.shape
-        check_call(self, batch, count, last)
-        ahead = self.read_ahead
         if not self.cached:
             self.cache = self.empty(batch)
-            if self.whole_prompts:
-                self.memory = self.read(tokens)
-                tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
         logits = np.empty((batch, last, self.vocab_size), np.float32)
         for row in range(batch):
             start = 0
@@ -77,22 +72,21 @@ class FixedSession(CachedSession):
                 if end > count - last:
                     logits[row, end - 1 - (count - last)] = found
                 start = end
-        self.cached, self.read_ahead = self.cached + count, ahead
         return logits
 
-    def read(self, prompts: np.ndarray) -> dict[str, np.ndarray]:
-        """What the encoder makes of `prompts` (B, n), padded at their ends, by the decoder's names for it."""
-        count = prompts.shape[1]
+    def read(self, prompt: np.ndarray) -> None:
+        """Let the encoder read prompts (B, n), padded at their ends."""
+        count = prompt.shape[1]
         padding = self.context_length - count
         hidden = np.where(np.arange(self.context_length) < count, 0, UNSEEN).astype(np.float32)[None, None, None]
         found: dict[str, list[np.ndarray]] = {}
-        for tokens in np.pad(prompts, ((0, 0), (0, padding))):
+        for tokens in np.pad(prompt, ((0, 0), (0, padding))):
             infer(self.encoder, {"prompt": tokens[None], "prompt_mask": hidden})
             for port in self.encoder.model_outputs:
                 name = port.any_name.replace("read_", "memory_")
                 found.setdefault(name, []).append(self.encoder.get_tensor(port).data[0].copy())
-        mask = np.repeat(hidden, len(prompts), axis=0)
-        return {name: np.stack(rows) for name, rows in found.items()} | {"prompt_mask": mask}
+        self.memory = {name: np.stack(rows) for name, rows in found.items()}
+        self.memory["prompt_mask"] = np.repeat(hidden, len(prompt), axis=0)
 
     def step(self, row: int, tokens: np.ndarray, past: int) -> np.ndarray:
         """Read `tokens` (n,), padded in front, after `past` cached ones; the logits of the last one, (vocab,)."""

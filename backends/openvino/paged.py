@@ -10,7 +10,7 @@ from weakref import WeakSet
 import numpy as np
 from openvino import InferRequest, Shape, Tensor
 
-from backends import Batch, KeyValues, check_batch, check_call, check_parents
+from backends import Batch, KeyValues, check_batch, check_parents
 from backends.buffers import UNUSED, give_back, give_back_file, zeros
 from backends.cached import CachedSession
 from backends.openvino.paging import page, seen
@@ -104,17 +104,15 @@ class PagedSession(CachedSession):
     def batch(self) -> int:
         return len(self.rows) if self.length else 0
 
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         batch, count = tokens.shape
-        check_call(self, batch, count, last)
-        if not self.length:
+        if not self.cached:
             self.rows, self.owned = [[] for _ in range(batch)], 0
-        total = self.length + count
+        total = self.cached + count
         needed, self.expected = max(total, self.expected), 0
         if needed > self.owned:
             self.own([needed] * batch)
         logits = self.infer(tokens, last)
-        self.cached = total
         for unneeded in self.holds.advance(total) if self.sliding else ():
             for row in self.rows:
                 self.pages.give_back(self.cut(row, unneeded))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backends import BackendError, Placement, check_call, check_parents
+from backends import BackendError, Placement, check_parents
 from backends.cached import CachedSession
 from backends.openvino.runtime import infer, reason, runtime
 from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
@@ -48,24 +48,23 @@ class PrebuiltSession(CachedSession):
 
     @property
     def batch(self) -> int:
-        return len(self.parents) if self.length else 0
+        return len(self.parents) if self.cached else 0
 
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         batch, count = tokens.shape
-        check_call(self, batch, count, last)
-        if not self.length:
+        if not self.cached:
             self.request.reset_state()
             self.seen, self.parents = self.seen[:0], np.arange(batch, dtype=np.int32)
         seen = np.concatenate([self.seen, np.ones(count, np.int64)])
-        total = self.length + count
+        total = self.cached + count
         given = {
             "input_ids": np.ascontiguousarray(tokens, np.int64),
             "attention_mask": np.tile(seen, (batch, 1)),
-            "position_ids": np.tile(np.arange(self.length, total), (batch, 1)),
+            "position_ids": np.tile(np.arange(self.cached, total), (batch, 1)),
             "beam_idx": self.parents,
         }
         infer(self.request, {name: given[name] for name in self.inputs})
-        self.seen, self.cached, self.parents = seen, total, np.arange(batch, dtype=np.int32)
+        self.seen, self.parents = seen, np.arange(batch, dtype=np.int32)
         return np.asarray(self.request.get_tensor("logits").data[:, -last:], np.float32)
 
     def rewind(self, length: int) -> None:

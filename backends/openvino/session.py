@@ -7,7 +7,7 @@ import numpy as np
 import openvino
 from openvino import Tensor
 
-from backends import check_call, check_parents
+from backends import check_parents
 from backends.buffers import give_back_file
 from backends.cached import CachedSession
 from backends.openvino.runtime import WEIGHTS, compile_model, infer, placement, properties, read_facts
@@ -53,27 +53,23 @@ class StatefulSession(CachedSession):
     def batch(self) -> int:
         return len(self.parents) if self.cached else 0
 
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
+    def read(self, prompt: np.ndarray) -> None:
+        infer(self.encoder, {"prompt": prompt})
+        ports = self.encoder.model_outputs
+        self.remember({port.any_name: self.encoder.get_tensor(port).data.copy() for port in ports})
+
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         batch, count = tokens.shape
-        check_call(self, batch, count, last)
-        ahead = self.read_ahead
         if not self.cached:
             self.parents, self.slots = np.arange(batch, dtype=np.int32), self.slots[:0]
-            if self.whole_prompts:
-                infer(self.encoder, {"prompt": tokens})
-                ports = self.encoder.model_outputs
-                self.remember({port.any_name: self.encoder.get_tensor(port).data.copy() for port in ports})
-                tokens, ahead, count = np.full((batch, 1), self.start_token), count - 1, 1
+            self.request.reset_state()
         positions = np.arange(self.cached, self.cached + count)
         slots = np.concatenate([self.slots, positions])
         feeds = dict(tokens=tokens, positions=positions, key_positions=slots, parents=self.parents)
         if self.border:
             feeds["long"] = np.array([self.long], np.int64)
-        if not self.cached:
-            self.request.reset_state()
         infer(self.request, {**feeds, "wanted": np.arange(count - last, count)})
         self.slots, self.parents = slots, np.arange(batch, dtype=np.int32)
-        self.cached, self.read_ahead = self.cached + count, ahead
         logits: np.ndarray = self.request.get_tensor("logits").data
         return logits
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backends import Placement, check_call, check_parents
+from backends import Placement, check_parents
 from backends.cached import CachedSession
 
 FACTS = "facts.json"
@@ -52,17 +52,13 @@ class RemoteSession(CachedSession):
     def batch(self) -> int:
         return len(next(iter(self.caches.values()))) if self.length else 0
 
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
-        batch, count = tokens.shape
-        check_call(self, batch, count, last)
-        if not self.length:
-            self.caches = empty_caches(self.facts.layers, batch)
-        total = self.length + count
-        feeds = {**token_inputs(tokens, self.length, last), **self.caches}
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
+        if not self.cached:
+            self.caches = empty_caches(self.facts.layers, len(tokens))
+        feeds = {**token_inputs(tokens, self.cached, last), **self.caches}
         presents = [name.replace("past_key_values", "present") for name in self.caches]
         logits, *found = self.compute(feeds, ["logits", *presents])
         self.caches = dict(zip(self.caches, found, strict=True))
-        self.cached = total
         return np.asarray(logits, np.float32)
 
     def rewind(self, length: int) -> None:
