@@ -1,5 +1,8 @@
 """The errors whose message is for the user, and those of the backends."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 
 class UserError(Exception):
     """What went wrong, to what, and what to do, in words for the user; every error of ours that is no defect.
@@ -26,3 +29,17 @@ class BackendError(UserError):
 
 class ContextExceeded(BackendError):
     """More tokens than the context holds."""
+
+
+@contextmanager
+def foreign(failure: str, tell: Callable[[Exception], str] = str) -> Iterator[None]:
+    """Inside, whatever a vendor's runtime raises, for none has a base class of its own errors, is a BackendError.
+
+    It says what the `failure` is and what the runtime tells.
+    """
+    try:
+        yield
+    except BackendError:
+        raise
+    except Exception as error:
+        raise BackendError(f"{failure}: {tell(error)}") from error

@@ -4,11 +4,11 @@ import shutil
 from collections import defaultdict
 from pathlib import Path
 
-from backends import BackendError
 from backends.coreml.inputs import Package
 from backends.coreml.packages import contents
 from backends.coreml.runtime import Function, Functions
 from backends.coreml.tools import Var, coremltools
+from backends.errors import foreign
 
 KINDS = {
     "MLNeuralEngineComputeDevice": "npu",
@@ -35,10 +35,8 @@ def compile_once(source: Path, target: Path) -> Path:
         target.parent.mkdir(exist_ok=True)
         unfinished = target.with_name(f"unfinished-{target.name}")
         shutil.rmtree(unfinished, ignore_errors=True)
-        try:
+        with foreign(f"Core ML cannot compile {source}"):
             coremltools.models.utils.compile_model(str(source), str(unfinished))
-        except Exception as error:  # coremltools has no base class of its own errors
-            raise BackendError(f"Core ML cannot compile {source}: {error}") from error
         unfinished.rename(target)
     return target
 
@@ -48,31 +46,25 @@ def open_functions(folder: Path, package: Package, device: str) -> Functions:
     names = ["prefill", "decode", *(["encode"] if contents(folder).lowered.prompt else [])]
     path = str(compile_package(folder, package))
     load = coremltools.models.CompiledMLModel
-    try:
+    with foreign(f"Core ML cannot load {path} for {device}"):
         functions = {name: load(path, compute_units=units(device), function_name=name) for name in names}
-    except Exception as error:  # coremltools has no base class of its own errors
-        raise BackendError(f"Core ML cannot load {path} for {device}: {error}") from error
     return Functions(**functions)
 
 
 def open_export(package: Path, folder: Path, device: str) -> Function:
     """Load the one function of a package of others, compiled to `folder`."""
     path = str(compile_once(package, folder / "compiled" / "exported.mlmodelc"))
-    try:
+    with foreign(f"Core ML cannot load {package} for {device}"):
         function: Function = coremltools.models.CompiledMLModel(path, compute_units=units(device))
-    except Exception as error:  # coremltools has no base class of its own errors
-        raise BackendError(f"Core ML cannot load {package} for {device}: {error}") from error
     return function
 
 
 def placement(folder: Path, package: Package, device: str) -> dict[str, float]:
     """The share of a decoding step's estimated work that each device does, from Core ML's compute plan."""
     path = str(compile_package(folder, package))
-    try:
+    with foreign(f"Core ML does not tell where {path} runs"):
         plan = coremltools.models.compute_plan.MLComputePlan.load_from_path(path, units(device))
         return shares(plan, plan.model_structure.program.functions["decode"].block.operations)
-    except Exception as error:  # coremltools has no base class of its own errors
-        raise BackendError(f"Core ML does not tell where {path} runs: {error}") from error
 
 
 def shares(plan: Var, operations: list[Var]) -> dict[str, float]:

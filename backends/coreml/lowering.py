@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from backends import BackendError
 from backends.coreml import tools
 from backends.coreml.cache import CACHES, Cache, Reading, named
 from backends.coreml.experts import Mixture, clamped_gate
@@ -34,6 +33,7 @@ from backends.decoder import (
     Weight,
     Weights,
 )
+from backends.errors import foreign
 from backends.forward import Attending, encode, forward
 
 WIDEST = 16384
@@ -418,18 +418,15 @@ PASSES = (
 
 def convert(built: Program, path: Path) -> None:
     """Write a program as the package `path`."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a temporary folder that coremltools leaves to the garbage collector
-            tools.coremltools.convert(
-                built,
-                source="milinternal",
-                convert_to="mlprogram",
-                minimum_deployment_target=tools.coremltools.target.iOS18,
-                compute_precision=tools.coremltools.precision.FLOAT32,  # leaves float16 as it is written
-                pass_pipeline=tools.coremltools.PassPipeline(list(PASSES), "chatapp"),
-                skip_model_load=True,
-                package_dir=str(path),
-            )
-    except Exception as error:  # coremltools has no base class of its own errors
-        raise BackendError(f"coremltools cannot convert this model: {error}") from error
+    with foreign("coremltools cannot convert this model"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a temporary folder that coremltools leaves to the garbage collector
+        tools.coremltools.convert(
+            built,
+            source="milinternal",
+            convert_to="mlprogram",
+            minimum_deployment_target=tools.coremltools.target.iOS18,
+            compute_precision=tools.coremltools.precision.FLOAT32,  # leaves float16 as it is written
+            pass_pipeline=tools.coremltools.PassPipeline(list(PASSES), "chatapp"),
+            skip_model_load=True,
+            package_dir=str(path),
+        )

@@ -9,7 +9,8 @@ from backends.coreml import contract
 from backends.coreml.contract import Array, Contract
 from backends.coreml.inputs import MASKED
 from backends.coreml.runtime import Function, Functions, runtime
-from backends.coreml.session import RowsSession, StateRow, failures
+from backends.coreml.session import RowsSession, StateRow
+from backends.errors import foreign
 from backends.prebuilt import PRECISION, Facts, Prebuilt
 
 CHUNK = 64
@@ -29,7 +30,7 @@ class Caller:
             name: values(one, tokens, start=start, count=count, wanted=wanted)
             for name, one in self.contract.inputs.items()
         }
-        with failures():
+        with foreign("Core ML failed"):
             found = row.step(self.function, given, start, count) if row else self.function.predict(given)
         logits = np.asarray(found[self.contract.logits], np.float32).reshape(-1, self.contract.vocab_size)
         return logits[: len(tokens)]
@@ -112,7 +113,7 @@ class PrebuiltSession(RowsSession[Kept | Repeated]):
         function, states = self.caller.function, self.caller.contract.states
         if not states:
             return Repeated(self.caller, np.empty(0, np.int64))
-        with failures():
+        with foreign("Core ML failed"):
             return Kept(self.caller, StateRow(Functions(function, function), states))
 
     def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:

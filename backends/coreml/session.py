@@ -1,30 +1,19 @@
 """Run a lowered decoder: functions of fixed length, and what hides them."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from backends import BackendError, Placement, check_parents
+from backends import Placement, check_parents
 from backends.cached import CachedSession
 from backends.coreml.inputs import KINDS, Inputs, Lowered, Package, stacked_shape
 from backends.coreml.packages import contents
 from backends.coreml.runtime import Function, Functions
+from backends.errors import foreign
 
 Arrays = dict[str, np.ndarray]
-
-
-@contextmanager
-def failures() -> Iterator[None]:
-    """Turn what coremltools raises into a BackendError."""
-    try:
-        yield
-    except BackendError:
-        raise
-    except Exception as error:  # coremltools has no base class of its own errors
-        raise BackendError(f"Core ML failed: {error}") from error
 
 
 class Copied(Protocol):
@@ -129,7 +118,7 @@ class Session(RowsSession[StateRow | HostRow]):
     def read(self, prompt: np.ndarray) -> None:
         encode = self.functions.encode
         assert encode  # there is one where there is an encoder
-        with failures():
+        with foreign("Core ML failed"):
             memories = [encode.predict(self.inputs.prompt(each)) for each in prompt]
         self.rows = [new_row(self.lowered, self.package, self.functions, memory) for memory in memories]
         self.prompt = prompt.shape[1]
@@ -151,7 +140,7 @@ class Session(RowsSession[StateRow | HostRow]):
     def call(self, row: StateRow | HostRow, tokens: np.ndarray, start: int, count: int) -> Arrays:
         """Append `tokens` (n,) at position `start` with the function for `count` of them."""
         function = self.functions.decode if count == 1 else self.functions.prefill
-        with failures():
+        with foreign("Core ML failed"):
             return row.step(function, self.inputs.arrays(tokens, start, count, self.prompt), start, len(tokens))
 
     def logits(self, outputs: Arrays) -> np.ndarray:

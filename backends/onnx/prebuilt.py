@@ -10,6 +10,7 @@ import onnxruntime
 
 from backends import BackendError, Placement, check_parents
 from backends.cached import CachedSession
+from backends.errors import foreign
 from backends.onnx.session import ALONE, open_runtime
 from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
 
@@ -67,10 +68,8 @@ class PrebuiltSession(CachedSession):
         }
         feeds = {name: wrap(values) for name, values in given.items() if name in self.inputs}
         feeds |= dict(zip(self.past, self.cache, strict=True))
-        try:
+        with foreign("ONNX Runtime failed"):
             logits, *self.cache = self.runtime.run_with_ort_values(["logits", *self.presents], feeds)
-        except Exception as error:  # onnxruntime has no base class of its own errors
-            raise BackendError(f"ONNX Runtime failed: {error}") from error
         self.rows = batch
         return np.asarray(logits.numpy()[:, -last:], np.float32)
 

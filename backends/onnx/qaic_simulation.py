@@ -8,6 +8,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 from backends import BackendError
+from backends.errors import foreign
 from backends.microscaling import one_level
 from backends.onnx.graph import Graph
 from backends.onnx.session import open_runtime
@@ -122,10 +123,8 @@ class Device:
         places[0, : len(tokens)] = np.arange(self.length, self.length + len(tokens))
         feeds = {"input_ids": ids, "position_ids": places, **self.cache}
         names = [one.name for one in self.runtime.get_outputs()]
-        try:
+        with foreign("ONNX Runtime failed"):
             found = dict(zip(names, self.runtime.run(names, feeds), strict=True))
-        except Exception as error:  # onnxruntime has no base class of its own errors
-            raise BackendError(f"ONNX Runtime failed: {error}") from error
         for name in self.cache:
             state = np.asarray(found[name + STATE])
             self.cache[name] = self.state(state) if self.state else state

@@ -11,9 +11,10 @@ from weakref import WeakSet
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Batch, KeyValues, Placement, check_call, check_parents
+from backends import Batch, KeyValues, Placement, check_call, check_parents
 from backends.buffers import UNUSED
 from backends.cached import CachedSession
+from backends.errors import foreign
 from backends.memory import overflows_memory
 from backends.onnx import whole
 from backends.onnx.batch import RowsBatch, exported
@@ -52,10 +53,8 @@ def open_runtime(graph: Path, config: Mapping[str, str], *, optimised: bool = Tr
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     for key, value in {**(SLOWER if overflows() else {}), **config}.items():
         options.add_session_config_entry(key, value)
-    try:
+    with foreign(f"ONNX Runtime cannot load {graph.parent}"):
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has no base class of its own errors
-        raise BackendError(f"ONNX Runtime cannot load {graph.parent}: {error}") from error
 
 
 class Watch(Protocol):
@@ -220,10 +219,8 @@ class Session(CachedSession):
             last_position=np.full(batch, count - 1, np.int32),
             total_length=np.array([count], np.int32),
         )
-        try:
+        with foreign("ONNX Runtime failed"):
             values = self.encoder.run(None, {wanted.name: feeds[wanted.name] for wanted in self.encoder.get_inputs()})
-        except Exception as error:  # onnxruntime has no base class of its own errors
-            raise BackendError(f"ONNX Runtime failed: {error}") from error
         names = [output.name for output in self.encoder.get_outputs()]
         self.memory, self.steps = dict(zip(names, values, strict=True)), {}
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Top
+from backends import Top
+from backends.errors import foreign
 from backends.onnx.caches import ends_of, layer_of, shown
 
 if TYPE_CHECKING:
@@ -72,10 +73,8 @@ class Step:
 
     def call(self) -> None:
         """Run the graph on what the arrays hold now."""
-        try:
+        with foreign("ONNX Runtime failed"):
             self.runtime.run_with_iobinding(self.binding)
-        except Exception as error:  # onnxruntime has no base class of its own errors
-            raise BackendError(f"ONNX Runtime failed: {error}") from error
 
 
 class RaggedStep(Step):

@@ -8,6 +8,7 @@ import numpy as np
 
 from backends import BackendError, Placement, check_parents
 from backends.cached import CachedSession
+from backends.errors import foreign
 from backends.openvino.runtime import infer, reason, runtime
 from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
 
@@ -22,11 +23,9 @@ class PrebuiltSession(CachedSession):
 
     def __init__(self, export: Prebuilt, device: str):
         graph = Path(export.graph)
-        try:
+        with foreign(f"OpenVINO cannot read {graph}", reason):
             core = runtime()
             model = core.read_model(graph)
-        except Exception as error:  # openvino raises RuntimeError, and others
-            raise BackendError(f"OpenVINO cannot read {graph}: {reason(error)}") from error
         known = REQUIRED | KNOWN
         self.inputs = {min(known & port.get_names(), default=port.any_name) for port in model.inputs}
         check_inputs(graph, self.inputs, REQUIRED, KNOWN)
@@ -35,10 +34,8 @@ class PrebuiltSession(CachedSession):
         width = model.output("logits").get_partial_shape()[-1]
         if width.is_dynamic:
             raise BackendError(f"{graph} does not say how many tokens its vocabulary has")
-        try:
+        with foreign(f"OpenVINO cannot load {graph} on {device}", reason):
             self.request = core.compile_model(model, device, properties(device)).create_infer_request()
-        except Exception as error:  # openvino raises RuntimeError, and others
-            raise BackendError(f"OpenVINO cannot load {graph} on {device}: {reason(error)}") from error
         self.context_length, self.vocab_size = export.context_length, int(width.get_length())
         self.placement = Placement("openvino", device.lower(), PRECISION)
         self.seen = np.empty(0, np.int64)

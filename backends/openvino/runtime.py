@@ -13,6 +13,7 @@ import numpy as np
 import openvino
 
 from backends import BackendError, Placement
+from backends.errors import foreign
 from backends.processor import cores
 from backends.quantize import PRECISIONS
 
@@ -101,7 +102,7 @@ def compile_model(
     It can also keep caches without their weights, but what the processor's plugin of 2026.4 reads from those is wrong.
     """
     kept_at = folder / f"compiled-{name}"
-    try:
+    with foreign(f"OpenVINO cannot load {folder} on {device}", reason):
         core = runtime()
         model = folder / "model.xml"
         if change:
@@ -112,8 +113,6 @@ def compile_model(
         if kept and not compiled.get_property("LOADED_FROM_CACHE"):
             keep_newest(kept_at)
         return compiled
-    except Exception as error:  # openvino raises RuntimeError, and others
-        raise BackendError(f"OpenVINO cannot load {folder} on {device}: {reason(error)}") from error
 
 
 def can_hold(cache: Path) -> bool:
@@ -139,12 +138,10 @@ def reason(error: Exception) -> str:
 
 def infer(request: openvino.InferRequest, feeds: Mapping[str, np.ndarray]) -> None:
     """Compute the outputs from inputs by name, which are copied."""
-    try:
+    with foreign("OpenVINO failed", reason):
         for name, values in feeds.items():
             request.set_tensor(name, openvino.Tensor(values))
         request.infer()
-    except Exception as error:  # openvino raises RuntimeError, and others
-        raise BackendError(f"OpenVINO failed: {reason(error)}") from error
 
 
 def placement(compiled: openvino.CompiledModel, facts: Facts) -> Placement:

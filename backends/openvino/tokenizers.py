@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from backends import BackendError
+from backends.errors import foreign
 
 NEEDED = {"openvino_tokenizers": "openvino-tokenizers", "transformers": "transformers"}
 
@@ -23,10 +23,8 @@ def write(path: Path, special: Mapping[str, str], folder: Path) -> None:
     import openvino_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    try:
+    with foreign(f"openvino-tokenizers cannot convert {path}"):
         tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), **special)
         both = openvino_tokenizers.convert_tokenizer(tokenizer, with_detokenizer=True, skip_special_tokens=True)
         for graph, name in zip(both, ("openvino_tokenizer", "openvino_detokenizer"), strict=True):
             openvino.save_model(graph, folder / f"{name}.xml")
-    except Exception as error:  # it raises what it likes where it does not know a tokenizer
-        raise BackendError(f"openvino-tokenizers cannot convert {path}: {error}") from error
