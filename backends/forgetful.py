@@ -4,15 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from backends import KeyValues, Session, check_call, check_parents, check_rewind
+from backends import KeyValues, check_call, check_parents, check_rewind
 from backends.rereading import PART, RememberingSession, parts
 
 
 class ForgetfulSession(RememberingSession):
     """A session that remembers its tokens, of which the one behind may have cached fewer."""
-
-    def __init__(self, session: Session):
-        self.session, self.rows = session, []
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape

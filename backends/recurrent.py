@@ -37,11 +37,11 @@ class RecurrentSession(ForgetfulSession):
     """
 
     session: Recurrent
-    recurrent = True
     border, long = 0, False
 
     def __init__(self, session: Recurrent):
         super().__init__(session)
+        self.recurrent = True
         self.kept: dict[int, States] = {}
         """By how many tokens had been read."""
 

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import chain
 
 import numpy as np
 
-from backends import Batch, KeyValues, Placement, check_batch, check_call, check_parents, check_rewind
+from backends import Batch, KeyValues, Placement, check_batch, check_parents
+from backends.cached import CachedSession
 from backends.decoder import (
     NEAR_ZERO,
     Activation,
@@ -358,70 +358,44 @@ class Session(RereadingSession):
         super().__init__(RecurrentSession(session) if decoder.recurrent else session)
 
 
-class Range:
+class Range(CachedSession):
     """A decoder with its cache, reading texts as short or as long ones."""
 
     placement = Placement("reference", "cpu", "f32")
-    top = None
-    rows_apart = False
-    recurrent = False
-    token_bytes = 0
     long = False
 
     def __init__(self, decoder: Decoder, weights: Weights):
         self.decoder, self.weights, self.border = decoder, weights, decoder.border
         self.context_length, self.vocab_size = decoder.context_length, decoder.vocab_size
-        self.whole_prompts = bool(decoder.encoder)
+        self.whole_prompts, self.start_token = bool(decoder.encoder), decoder.start_token
         self.cache: Cache = []
         self.memory: Cache = []
         """Keys and values of the prompt, where an encoder has read it."""
 
     @property
-    def prompt(self) -> int:
-        """Tokens that the encoder has read."""
-        return self.memory[0][0].shape[2] if self.memory else 0
-
-    @property
-    def length(self) -> int:
-        count = cached(self.cache, self.decoder.layers) if self.cache else 0
-        return self.prompt + count - 1 if self.memory else count  # the start token is none of the caller's
-
-    @property
     def batch(self) -> int:
-        return len(self.cache[0][0]) if self.cache else 0
+        return len(self.cache[0][0]) if self.cached else 0
 
-    def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
-        check_call(self, len(tokens), tokens.shape[1], last)
-        if not self.cache:
+    def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
+        if not self.cached:
             self.cache = empty(self.decoder, len(tokens))
-            if self.decoder.encoder:
-                self.memory = self.read(tokens)
-                tokens = np.full((len(tokens), 1), self.decoder.start_token)
         decoder = self.decoder.stretched if self.long else self.decoder
         return forward(decoder, self.weights, Ops(decoder, tokens, self.cache, last, self.memory))
 
-    def read(self, tokens: np.ndarray) -> Cache:
-        """What the decoder's layers attend to in a prompt."""
-        ops = Ops(self.decoder.reader, tokens, empty(self.decoder.reader, len(tokens)), 1)
+    def read(self, prompt: np.ndarray) -> None:
+        ops = Ops(self.decoder.reader, prompt, empty(self.decoder.reader, len(prompt)), 1)
         pairs = zip(encode(self.decoder, self.weights, ops), self.decoder.layers, strict=True)
-        k, v = zip(*(np.split(split_heads(kv, a), 2, axis=1) for kv, a in pairs), strict=True)
-        return list(zip(k, v, strict=True))
+        self.memory = [(k, v) for k, v in (np.split(split_heads(kv, a), 2, axis=1) for kv, a in pairs)]
 
     def rewind(self, length: int) -> None:
-        check_rewind(length, self.length, self.prompt)
-        kept = length - self.prompt + 1 if self.memory else length
-        layers = zip(self.cache, self.decoder.layers, strict=False)
+        super().rewind(length)
+        kept, layers = self.cached, zip(self.cache, self.decoder.layers, strict=False)
         self.cache = [pair if a.recurrence else (pair[0][:, :, :kept], pair[1][:, :, :kept]) for pair, a in layers]
-        self.cache = self.cache if length else []
-        self.memory = self.memory if length else []
 
     def states(self) -> States:
         """What layers have in the place of keys and values; arrays that nothing writes to."""
-        kinds = [
-            f"{kind}_{i}" for i, a in enumerate(self.decoder.layers) for kind in ("tokens", "state") if a.recurrence
-        ]
-        pairs = (pair for pair, a in zip(self.cache, self.decoder.layers, strict=True) if a.recurrence)
-        return dict(zip(kinds, chain.from_iterable(pairs), strict=True))
+        kept = [i for i, a in enumerate(self.decoder.layers) if a.recurrence]
+        return {f"{kind}_{i}": x for i in kept for kind, x in zip(("tokens", "state"), self.cache[i], strict=True)}
 
     def put(self, states: States) -> None:
         for i, a in enumerate(self.decoder.layers):
@@ -434,19 +408,13 @@ class Range:
         self.memory = [(k[list(parents)], v[list(parents)]) for k, v in self.memory]
 
     def export(self, row: int) -> KeyValues | None:
-        if self.memory or self.border or self.decoder.recurrent:
+        if self.whole_prompts or self.border or self.decoder.recurrent:
             return None
         pairs = enumerate(self.cache)
         return {f"{kind}_{i}": x[row] for i, pair in pairs for kind, x in zip(("key", "value"), pair, strict=True)}
 
-    def nearest(self, length: int) -> int:
-        return length
-
-    def serves(self, found: KeyValues, length: int) -> bool:
-        return True
-
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
-        self.rewind(0)
+        self.cached = len(tokens)
         self.cache = [
             (found[f"key_{i}"][None, :, : len(tokens)], found[f"value_{i}"][None, :, : len(tokens)])
             for i in range(len(self.decoder.layers))

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from backends import Batch, KeyValues, Placement, Session, Top, check_call, check_parents, check_rewind
+from backends import Batch, KeyValues, Session, Top, check_call, check_parents, check_rewind
 
 PART = 256
 """Tokens of a text that are read at a time: more take longer each, as scores grow, and memory for these."""
@@ -40,37 +40,20 @@ class RememberingSession:
     rows: list[list[int]]
     """The tokens of each row, whatever the session behind has cached of them."""
 
-    @property
-    def context_length(self) -> int:
-        return self.session.context_length
+    def __init__(self, session: Session):
+        self.rows = []
+        self.go_before(session)
 
-    @property
-    def vocab_size(self) -> int:
-        return self.session.vocab_size
-
-    @property
-    def placement(self) -> Placement:
-        return self.session.placement
+    def go_before(self, session: Session) -> None:
+        """Let this one be the session behind, whose facts are the same from now on."""
+        self.session, self.placement = session, session.placement
+        self.context_length, self.vocab_size = session.context_length, session.vocab_size
+        self.whole_prompts, self.rows_apart = session.whole_prompts, session.rows_apart
+        self.recurrent, self.token_bytes = session.recurrent, session.token_bytes
 
     @property
     def top(self) -> Top | None:
         return self.session.top
-
-    @property
-    def whole_prompts(self) -> bool:
-        return self.session.whole_prompts
-
-    @property
-    def rows_apart(self) -> bool:
-        return self.session.rows_apart
-
-    @property
-    def recurrent(self) -> bool:
-        return self.session.recurrent
-
-    @property
-    def token_bytes(self) -> int:
-        return self.session.token_bytes
 
     @property
     def length(self) -> int:
@@ -112,7 +95,7 @@ class RereadingSession(RememberingSession):
     session: TwoRanges
 
     def __init__(self, session: TwoRanges):
-        self.session, self.rows = session, []
+        super().__init__(session)
         self.expected = 0
         """Tokens of the text whose parts are being read."""
 

@@ -130,7 +130,7 @@ class FallbackSession(RememberingSession):
         self.rows = []
         self.first = 0
         """Tokens of the first call: an encoder-decoder encodes just these."""
-        self.session = self.open_next()
+        self.go_before(self.open_next())
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
@@ -173,7 +173,7 @@ class FallbackSession(RememberingSession):
         if not self.others:
             raise error
         self.on_fallback(f"{failed.backend} failed on {failed.device}: {error}")
-        self.session = self.open_next()
+        self.go_before(self.open_next())
 
     def open_next(self) -> Session:
         """The next session that opens and reads all tokens so far; the last one's error if none does."""
