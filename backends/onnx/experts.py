@@ -21,17 +21,7 @@ class Routing:
 
     def __init__(self, graph: Graph, experts: Experts):
         self.graph, self.node, self.experts = graph, graph.node, experts
-
-    def numbers(self, *values: int) -> str:
-        """A constant of whole numbers."""
-        return self.graph.constant("numbers_" + "_".join(map(str, values)), np.array(values, np.int64))
-
-    def scalar(self, value: float) -> str:
-        return self.graph.constant(f"scalar_{value}", np.array(value, np.float32))
-
-    def by_token(self, logits: str) -> str:
-        """From (B, T, count) to (N, count)."""
-        return self.node("Reshape", logits, self.numbers(-1, self.experts.count))
+        self.numbers, self.scalar = graph.numbers, graph.scalar
 
     def shares(self, logits: str, bias: Weight | None) -> str:
         """The share of every expert (N, count): 0 for those that were not chosen."""
@@ -96,7 +86,7 @@ def mix(
 ) -> str:
     """Append the sum of what the chosen experts, of gated matrices `parts`, make of x (B, T, H)."""
     routing = Routing(graph, experts)
-    logits = routing.by_token(logits)
+    logits = graph.node("Reshape", logits, graph.numbers(-1, experts.count))  # (N, count)
     plain = experts.plain and bias is None
     shares = "" if plain else routing.shares(logits, bias)
     how = dict(k=experts.chosen, normalize_routing_weights=1, **gating(experts))
@@ -114,9 +104,9 @@ def mix(
     if plain:
         return mixed
     # The kernel makes shares whose sum is 1 of logarithms.
-    total = graph.node("ReduceSum", shares, routing.numbers(1), keepdims=0)
+    total = graph.node("ReduceSum", shares, graph.numbers(1), keepdims=0)
     shape = graph.node("Shape", x, end=2)
-    total = graph.node("Unsqueeze", graph.node("Reshape", total, shape), routing.numbers(2))
+    total = graph.node("Unsqueeze", graph.node("Reshape", total, shape), graph.numbers(2))
     return graph.node("Mul", mixed, total)
 
 

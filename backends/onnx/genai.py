@@ -1,36 +1,19 @@
 """Lower a decoder to the graph that onnxruntime-genai's model builder would export: its names, and masks as inputs."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 from onnx import TensorProto
 
-from backends.decoder import Attention, Decoder, Weights
+from backends.decoder import Decoder, Weights
 from backends.forward import Attending, forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value, width
-from backends.onnx.rows import Rows
 from backends.quantize import PRECISIONS, Rounded
 
 CACHE = re.compile(r"(past|present)_(key|value)_(\d+)")
 PUBLIC = {"past": "past_key_values", "present": "present"}
-
-
-class Together(Rows):
-    """Attention in one way, GroupQueryAttention, which runtimes of any age know."""
-
-    def attend(
-        self,
-        a: Attention,
-        width: int,
-        inputs: dict[str, str],
-        outputs: list[str],
-        together: Callable[[list[str]], list[str]],
-    ) -> None:
-        together(outputs)
 
 
 class Ops(Attending[str], lowering.Ops):
@@ -40,12 +23,11 @@ class Ops(Attending[str], lowering.Ops):
 
     def __init__(self, decoder: Decoder, graph: Graph):
         super().__init__(decoder, graph)
-        self.rows = Together(graph)
+        self.rows = None  # one way to attend, GroupQueryAttention, is known to runtimes of any age
         total = self.node("Shape", "attention_mask", start=1, end=2)
         graph.node_with("Cast", [total], ["total_length"], to=TensorProto.INT32)
-        axis = self.constant("token_axis", np.array([1]))
-        one = self.constant("one_token", np.array([1]))
-        newest = self.node("Sub", self.node("ReduceSum", "attention_mask", axis, keepdims=0), one)
+        one = self.numbers(1)
+        newest = self.node("Sub", self.node("ReduceSum", "attention_mask", one, keepdims=0), one)
         graph.node_with("Cast", [newest], ["last_position"], to=TensorProto.INT32)
 
     def last(self, x: str) -> str:

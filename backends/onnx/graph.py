@@ -94,6 +94,26 @@ class Graph:
         self.constants[name] = tensor
         return name
 
+    def numbers(self, *values: int) -> str:
+        """Add a constant of whole numbers."""
+        return self.constant("numbers_" + "_".join(map(str, values)), np.array(values, np.int64))
+
+    def number(self, value: int) -> str:
+        """Add a whole number as a constant without axes."""
+        return self.constant(f"number_{value}", np.array(value, np.int64))
+
+    def scalar(self, value: float) -> str:
+        """Add a number as a constant without axes."""
+        return self.constant(f"scalar_{value}", np.array(value, np.float32))
+
+    def split_heads(self, x: str, size: int) -> str:
+        """Append (B, T, heads, size) of (B, T, heads size)."""
+        return self.node("Reshape", x, self.numbers(0, 0, -1, size))
+
+    def join_heads(self, x: str) -> str:
+        """Append the opposite."""
+        return self.node("Reshape", x, self.numbers(0, 0, -1))
+
     def stack(self, name: str, parts: Iterable[np.ndarray], count: int) -> str:
         """Add a constant of `count` parts of one shape, of which only one need be in memory."""
         each = (np.asarray(part, part.dtype if part.dtype in TYPES else np.float32, order="C") for part in parts)

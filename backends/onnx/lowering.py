@@ -57,8 +57,10 @@ class Ops:
 
         Caches of layers with `windows` may begin with a later token than the first: tokens turn by `rope_positions`.
         """
-        self.decoder, self.graph, self.rows = decoder, graph, Rows(graph)
-        self.node, self.constant = graph.node, graph.constant
+        self.decoder, self.graph = decoder, graph
+        self.rows: Rows | None = Rows(graph)
+        """What attends in another way for a single token; None where there is to be one way only."""
+        self.node, self.constant, self.numbers = graph.node, graph.constant, graph.numbers
         self.biases: dict[str | tuple[float, ...], str] = {}
         self.parts: dict[str, list[str]] = {}
         self.blocks, self.in_bytes, self.windows = blocks, in_bytes, windows or [0] * len(decoder.layers)
@@ -70,7 +72,7 @@ class Ops:
         return matrices.linear(self.graph, x, weight, blocks=self.blocks)
 
     def scale(self, x: str, factor: float) -> str:
-        return self.node("Mul", x, self.constant(f"scalar_{factor}", np.array(factor, np.float32)))
+        return self.node("Mul", x, self.graph.scalar(factor))
 
     def add(self, x: str, y: str) -> str:
         return self.node("Add", x, y)
@@ -132,8 +134,10 @@ class Ops:
 
         if self.in_bytes:
             self.choose_cache(layer, inputs, outputs, together, how)
-        else:
+        elif self.rows:
             self.rows.attend(a, width(a), inputs, outputs, together)
+        else:
+            together(outputs)
         return self.narrowed(outputs[0], a)
 
     def split_heads(self, qkv: str, layer: int, norms: Norms) -> tuple[Attention, list[str]]:
@@ -141,7 +145,7 @@ class Ops:
         a = self.decoder.layers[layer]
         parts = [qkv]
         if norms and a.kv_layer is None:
-            sizes = self.constant(f"sizes_{layer}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
+            sizes = self.numbers(*(heads * a.head_dim for heads in (a.heads, a.kv_heads, a.kv_heads)))
             parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
         if norms:
             if turns_first(a):
@@ -200,35 +204,24 @@ class Ops:
 
     def no_keys(self, q: str, a: Attention) -> str:
         """Of as many rows as there are of queries, the keys of no tokens: all that a layer sees is in the cache."""
-        ends = self.constant(f"none_of_{a.kv_heads * width(a)}", np.array([0, a.kv_heads * width(a)]))
-        start, axes = self.constant("starts", np.array([0, 0])), self.constant("token_axes", np.array([1, 2]))
-        return self.node("Slice", q, start, ends, axes)
+        return self.node("Slice", q, self.numbers(0, 0), self.numbers(0, a.kv_heads * width(a)), self.numbers(1, 2))
 
     def widened(self, heads: str, a: Attention) -> str:
         """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""
         if width(a) == a.head_dim:
             return heads
         pieces = 2 if a.rope else 1
-        parts = self.node("Reshape", heads, self.shaped(a.head_dim // pieces))
-        count = (width(a) - a.head_dim) // pieces
-        zeros = self.constant(f"{count}_zeros_after", np.array([0] * 7 + [count]))
-        return self.node("Reshape", self.node("Pad", parts, zeros), self.shaped())
+        parts = self.graph.split_heads(heads, a.head_dim // pieces)
+        zeros = self.numbers(*[0] * 7, (width(a) - a.head_dim) // pieces)
+        return self.graph.join_heads(self.node("Pad", parts, zeros))
 
     def narrowed(self, heads: str, a: Attention) -> str:
         """Heads without the zeros of `widened`."""
         if width(a) == a.head_dim:
             return heads
         pieces = 2 if a.rope else 1
-        parts = self.node("Reshape", heads, self.shaped(width(a) // pieces))
-        start, axis = self.constant("start", np.array([0])), self.constant("last_axis", np.array([-1]))
-        end = self.constant(f"end_{a.head_dim // pieces}", np.array([a.head_dim // pieces]))
-        return self.node("Reshape", self.node("Slice", parts, start, end, axis), self.shaped())
-
-    def shaped(self, size: int = 0) -> str:
-        """The shape (B, T, heads, size), or (B, T, heads size)."""
-        if not size:
-            return self.constant("joined_heads", np.array([0, 0, -1]))
-        return self.constant(f"heads_of_{size}", np.array([0, 0, -1, size]))
+        parts, part = self.graph.split_heads(heads, width(a) // pieces), (0, a.head_dim // pieces, -1)
+        return self.graph.join_heads(self.node("Slice", parts, *map(self.numbers, part)))
 
     def cross_attention(self, q: str, layer: int) -> str:
         a = self.decoder.layers[layer]
@@ -245,8 +238,7 @@ class Ops:
         """Each head on its own, or all as one where they have no size; GroupQueryAttention does it elsewhere only."""
         if not head_dim:
             return self.norm(x, weight)
-        heads = self.node("Reshape", x, self.shaped(head_dim))
-        return self.node("Reshape", self.norm(heads, weight), self.shaped())
+        return self.graph.join_heads(self.norm(self.graph.split_heads(x, head_dim), weight))
 
     def rotation(self, name: str, function: Callable[[np.ndarray], np.ndarray], a: Attention) -> str:
         """A table (context_length, width / 2), with the rows of short texts before it where those differ."""
@@ -276,24 +268,22 @@ class Ops:
             assert isinstance(bias.values, np.ndarray)  # never rounded
             last = len(a.buckets) - 1
             table = self.constant(bias.name, bias.values[list(a.buckets[::-1])].T[None])  # (1, heads, distances)
-            here = self.constant("here_" + bias.name, np.array(last if a.causal else last // 2))
-            ends = self.constant("zero", np.array(0)), self.constant("last_" + bias.name, np.array(last))
-            place = self.node("Clip", self.node("Add", self.distance(), here), *ends)
+            here = self.node("Add", self.distance(), self.graph.number(last if a.causal else last // 2))
+            place = self.node("Clip", here, self.graph.number(0), self.graph.number(last))
             self.biases[bias.name] = self.node("Gather", table, place, axis=2)
         return self.biases[bias.name]
 
     def distance(self) -> str:
         """key - query, (T, S)."""
-        zero, one = self.constant("zero", np.array(0)), self.constant("one", np.array(1))
+        zero, one = self.graph.number(0), self.graph.number(1)
         length = self.node("Squeeze", self.node("Cast", "total_length", to=TensorProto.INT64))
         keys = self.node("Range", zero, length, one)
         queries = self.node("Gather", self.positions, zero)  # (T,), alike in every row
-        queries = self.node("Unsqueeze", queries, self.constant("last_axis", np.array([-1])))
+        queries = self.node("Unsqueeze", queries, self.numbers(-1))
         return self.node("Sub", keys, queries)
 
     def clip(self, x: str, most: float) -> str:
-        ends = (self.constant(f"scalar_{end}", np.array(end, np.float32)) for end in (-most, most))
-        return self.node("Clip", x, *ends)
+        return self.node("Clip", x, self.graph.scalar(-most), self.graph.scalar(most))
 
     def activate(self, x: str, kind: Activation) -> str:
         if kind == "silu":
@@ -306,9 +296,13 @@ class Ops:
         return self.node("FastGelu" if kind == "gelu_tanh" else "Gelu", x, domain=FUSED)
 
     def gate(self, gate_up: str, kind: Activation) -> str:
-        outputs = [f"{half}_{self.graph.made}" for half in ("gate", "up")]
-        gate, up = self.graph.node_with("Split", [gate_up], outputs, axis=-1, num_outputs=2)
+        gate, up = self.halves(gate_up)
         return self.node("Mul", self.activate(gate, kind), up)
+
+    def halves(self, x: str) -> list[str]:
+        """The first half of the elements, and the second."""
+        outputs = [f"{half}_{self.graph.made}" for half in ("first", "second")]
+        return self.graph.node_with("Split", [x], outputs, axis=-1, num_outputs=2)
 
     def experts(self, x: str, logits: str, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices) -> str:
         assert self.decoder.experts
@@ -327,8 +321,7 @@ class Ops:
 
     def ending(self, x: str, count: str) -> str:
         """So many of the last tokens."""
-        end, axis = self.constant("end", np.array([2**62])), self.constant("token_axis", np.array([1]))
-        return self.node("Slice", x, self.node("Neg", count), end, axis)
+        return self.node("Slice", x, self.node("Neg", count), self.numbers(2**62), self.numbers(1))
 
     def softcap(self, x: str, cap: float) -> str:
         return self.scale(self.node("Tanh", self.scale(x, 1 / cap)), cap)
@@ -345,15 +338,11 @@ class NarrowingOps(Ops):
     def narrow(self, x: str) -> str:
         if not self.kept:
             shape = self.node("Shape", self.tokens)
-            rows, count = (self.node("Slice", shape, *self.place(i)) for i in range(2))
-            alone = self.node("Equal", rows, self.constant("one_row", np.array([1])))
+            rows, count = (self.node("Slice", shape, self.numbers(i), self.numbers(i + 1)) for i in range(2))
+            alone = self.node("Equal", rows, self.numbers(1))
             self.kept = self.node("Where", alone, "last", count)
             self.rope_positions = self.ending(self.rope_positions, self.kept)
         return self.ending(x, self.kept)
-
-    def place(self, i: int) -> tuple[str, str]:
-        """Where a number of a shape begins and ends."""
-        return self.constant(f"place_{i}", np.array([i])), self.constant(f"place_{i + 1}", np.array([i + 1]))
 
 
 def width(a: Attention) -> int:
@@ -397,8 +386,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         logits = forward(decoder, weights, ops)
         graph.node_with("Identity", [logits], ["logits"])
         top = min(TOP, decoder.vocab_size)
-        count = graph.constant("top", np.array([top]))
-        graph.node_with("TopK", [logits, count], ["top_logits", "top_tokens"], axis=-1)
+        graph.node_with("TopK", [logits, graph.numbers(top)], ["top_logits", "top_tokens"], axis=-1)
         inputs = [*basic_inputs(graph, windows), value("last", TensorProto.INT64, 1), *memory]
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
         outputs.append(value("top_logits", TensorProto.FLOAT, "B", "last", top))
@@ -440,13 +428,13 @@ def gains_by_bytes(decoder: Decoder, precision: str) -> bool:
 def lower_encoder(decoder: Decoder, weights: Weights, graph: Graph, blocks: bool) -> list[onnx.ValueInfoProto]:
     """Write encoder.onnx and return its outputs."""
     outputs = []
-    by_head = graph.constant("by_head", np.array([0, 0, 2, -1, decoder.layers[0].head_dim]))
+    by_head = graph.numbers(0, 0, 2, -1, decoder.layers[0].head_dim)
     for i, kv in enumerate(encode(decoder, weights, Ops(decoder.reader, graph, blocks=blocks))):
         a = decoder.layers[i]
         split = graph.node("Transpose", graph.node("Reshape", kv, by_head), perm=[2, 0, 3, 1, 4])
         for place, kind in enumerate(("key", "value")):
             name = f"memory_{kind}_{i}"
-            graph.node_with("Gather", [split, graph.constant(f"number_{place}", np.array(place))], [name], axis=0)
+            graph.node_with("Gather", [split, graph.number(place)], [name], axis=0)
             outputs.append(value(name, TensorProto.FLOAT, "B", a.kv_heads, "P", a.head_dim))
     graph.save("encoder", basic_inputs(graph), outputs)
     return outputs

@@ -13,7 +13,6 @@ BLOCK = 128
 """Neighbours for which a scale is repeated, where a whole row shares it; the kernels take 16 to 256."""
 WIDEST = 256
 """The same for bytes: of the blocks that the kernels take the quickest."""
-LAST = np.array([-1])
 
 
 def linear(graph: Graph, x: str, weight: Weight, *, blocks: bool = False) -> str:
@@ -54,11 +53,10 @@ def embed(graph: Graph, table: Weight, index: str, *, blocks: bool = False) -> s
 def embed_columns(graph: Graph, name: str, values: Quantized, index: str) -> str:
     """Append columns of the transposed table, turned back into rows."""
     scales, zeros = per_row(graph, name, values)
-    last = graph.constant("last_axis", LAST)
 
     def chosen(constant: str) -> str:
         number = graph.node("Cast", graph.node("Gather", constant, index), to=TensorProto.FLOAT)
-        return graph.node("Unsqueeze", number, last)
+        return graph.node("Unsqueeze", number, graph.numbers(-1))
 
     columns = graph.node("Gather", transposed(graph, name, values), index, axis=1)
     rows = graph.node("Cast", graph.node("Transpose", columns, perm=[1, 2, 0]), to=TensorProto.FLOAT)
@@ -77,12 +75,9 @@ def product_by_token(graph: Graph, x: str, name: str, values: Quantized) -> str:
     Between the extremes of all tokens of a call a token would be rounded otherwise beside others than alone, and one
     of outliers would leave the others few bits.
     """
-    least, last = graph.constant("least_extreme", np.array(1e-20, np.float32)), graph.constant("last_axis", LAST)
-    extreme = graph.node("Max", graph.node("ReduceMax", graph.node("Abs", x), last, keepdims=1), least)  # (B, T, 1)
-    step, middle = (
-        graph.constant("step", np.array(1 / 127, np.float32)),
-        graph.constant("middle", np.array(128, np.uint8)),
-    )
+    largest = graph.node("ReduceMax", graph.node("Abs", x), graph.numbers(-1), keepdims=1)
+    extreme = graph.node("Max", largest, graph.scalar(1e-20))  # (B, T, 1)
+    step, middle = graph.scalar(1 / 127), graph.constant("middle", np.array(128, np.uint8))
     even = graph.node("QuantizeLinear", graph.node("Div", x, extreme), step, middle)
     matrix, (scales, zeros) = transposed(graph, name, values), per_row(graph, name, values)
     product = graph.node("MatMulIntegerToFloat", even, matrix, step, scales, middle, zeros, domain=FUSED)

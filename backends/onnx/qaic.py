@@ -12,8 +12,8 @@ import numpy as np
 from onnx import TensorProto, parser
 
 from backends.decoder import Activation, Attention, Decoder, Lazy, Norms, Rope, Weight, Weights
-from backends.forward import Attending, forward
-from backends.onnx import lowering
+from backends.forward import forward
+from backends.onnx import stock
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value
 
@@ -130,8 +130,8 @@ FUNCTIONS = {
 """Their functions, as what ONNX has: who does not know them can compute them."""
 
 
-class Ops(Attending[str], lowering.Ops):
-    """Operations as that compiler knows them: none that ONNX Runtime has fused.
+class Ops(stock.Ops):
+    """Operations as that compiler knows them: of ONNX's own, which `stock` uses too, the old ones.
 
     With `flat` caches the one key-value head has no axis of its own, (B, S, head_dim).
     """
@@ -145,18 +145,17 @@ class Ops(Attending[str], lowering.Ops):
 
     def prepare(self) -> None:
         """Append what all layers share: places of tokens, which of them each sees, and what is not written yet."""
-        zero, one = self.constant("zero", np.array(0)), self.constant("one", np.array(1))
-        axis = self.constant("context_axis", np.array(1 if self.flat else 2))
+        zero, one, heads = self.graph.number(0), self.graph.number(1), self.numbers(1)
+        axis = self.graph.number(1 if self.flat else 2)
         self.length = self.node("Gather", self.node("Shape", "past_key.0"), axis)
         padding = self.node("Less", "position_ids", zero)  # -1 stands for no token
         self.positions = self.node("Where", padding, zero, "position_ids")
         keys = self.node("Range", zero, self.length, one)
-        keys = self.node("Unsqueeze", keys, self.constant("rows_and_queries", np.array([0, 1])))  # (1, 1, S)
-        queries = self.node("Unsqueeze", "position_ids", self.constant("third_axis", np.array([2])))  # (B, T, 1)
-        heads = self.constant("second_axis", np.array([1]))
+        keys = self.node("Unsqueeze", keys, self.numbers(0, 1))  # (1, 1, S)
+        queries = self.node("Unsqueeze", "position_ids", self.numbers(2))  # (B, T, 1)
         self.unseen = {0: self.node("Unsqueeze", self.node("Greater", keys, queries), heads)}  # (B, 1, T, S)
         for window in sorted({a.window for a in self.decoder.layers} - {0}):
-            first = self.node("Sub", queries, self.constant(f"before_{window}", np.array(window - 1)))
+            first = self.node("Sub", queries, self.graph.number(window - 1))
             past = self.node("Unsqueeze", self.node("Less", keys, first), heads)
             self.unseen[window] = self.node("Or", self.unseen[0], past)
         newest = self.node("ReduceMax", "position_ids", axes=[1], keepdims=1)
@@ -165,70 +164,42 @@ class Ops(Attending[str], lowering.Ops):
             keys = self.node("Squeeze", keys, heads)
         self.unwritten = self.node("Greater", keys, newest)  # (B, 1, S), or (B, S) where flat
         self.places = self.node("Where", self.unwritten, self.constant("invalid_index", np.array(INVALID)), keys)
-        self.unwritten = self.node("Unsqueeze", self.unwritten, self.constant("last_axis", np.array([-1])))
+        self.unwritten = self.node("Unsqueeze", self.unwritten, self.numbers(-1))
 
     def norm(self, x: str, weight: Weight) -> str:
         if self.decoder.norm == "layer":
             return super().norm(x, weight)
         return self.node("CustomRMSNorm", x, *self.norm_inputs(weight), domain=NORMS, epsilon=self.decoder.epsilon)
 
-    def add_norm(self, x: str, y: str, weight: Weight) -> tuple[str, str]:
-        total = self.add(x, y)
-        return self.norm(total, weight), total
-
     def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
         assert sinks is None  # whoever has them has experts, which are refused
         a = self.decoder.layers[layer]
-        sizes = self.constant(f"sizes_of_{a.heads}", np.array([a.heads, a.kv_heads, a.kv_heads]) * a.head_dim)
-        q, k, v = self.graph.node_with("Split", [qkv, sizes], [f"{name}_{layer}" for name in "qkv"], axis=-1)
-        if norms and a.qk_norm == "heads":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        q, k = self.by_head(q, a), self.by_head(k, a)
-        if norms and a.qk_norm == "head":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        v = v if self.flat else self.by_head(v, a)
-        if a.rope:
-            q, k = self.rotate(q, a.rope), self.rotate(k, a.rope)
-        if norms and a.qk_norm == "turned":
-            q, k = self.norm(q, norms[0]), self.norm(k, norms[1])
-        heads = self.constant("second_axis", np.array([1]))
+        q, k, v = self.make_heads(qkv, layer, norms)
+        heads = self.numbers(1)
         if self.flat:
-            k = self.node("Squeeze", k, heads)
+            k, v = self.node("Squeeze", k, heads), self.node("Squeeze", v, heads)
         k, v = self.kept("key", k, layer), self.kept("value", v, layer)
-        v = self.node("Where", self.unwritten, self.constant("nothing", np.array(0.0)), v)
+        v = self.node("Where", self.unwritten, self.graph.scalar(0.0), v)
         if self.flat:
             k, v = self.node("Unsqueeze", k, heads), self.node("Unsqueeze", v, heads)
         k, v = self.repeated(k, a), self.repeated(v, a)
 
         scores = self.node("MatMul", self.scale(q, a.scale), self.node("Transpose", k, perm=[0, 1, 3, 2]))
         scores = self.softcap(scores, a.softcap) if a.softcap else scores
-        least = self.constant("least_score", np.array(-LARGEST))
-        shares = self.node("Softmax", self.node("Where", self.unseen[a.window], least, scores), axis=-1)
-        attended = self.node("Transpose", self.node("MatMul", shares, v), perm=[0, 2, 1, 3])
-        return self.node("Reshape", attended, self.shaped())
+        unseen = self.unseen[a.window]
+        shares = self.node("Softmax", self.node("Where", unseen, self.graph.scalar(-LARGEST), scores), axis=-1)
+        return self.joined(self.node("MatMul", shares, v))
 
-    def by_head(self, x: str, a: Attention) -> str:
-        """From (B, T, H head_dim) to (B, H, T, head_dim)."""
-        return self.node("Transpose", self.node("Reshape", x, self.shaped(a.head_dim)), perm=[0, 2, 1, 3])
-
-    def rotate(self, x: str, rope: Rope) -> str:
-        """Heads (B, H, T, head_dim), turned by their tokens' places."""
+    def cos_and_sin(self, rope: Rope) -> list[str]:
         angles = np.outer(np.arange(self.decoder.context_length), rope.inverse_frequencies)
-        turned = []
-        for name, part in (("cos", np.cos(angles)), ("sin", np.sin(angles))):
-            table = self.constant(f"{name}_{hash(rope)}", np.tile(part * rope.amplitudes, 2))
-            key = f"{name} {table}"
-            if key not in self.biases:
-                rows = self.node("Gather", table, self.positions)
-                self.biases[key] = self.node("Unsqueeze", rows, self.constant("second_axis", np.array([1])))
-            turned.append(self.biases[key])
-        low, high = self.halves(x)
-        across = self.node("Concat", self.node("Neg", high), low, axis=-1)
-        return self.add(self.node("Mul", x, turned[0]), self.node("Mul", across, turned[1]))
+        tables = [
+            self.constant(f"{name}_{hash(rope)}", np.tile(part * rope.amplitudes, 2))
+            for name, part in (("cos", np.cos(angles)), ("sin", np.sin(angles)))
+        ]
+        return [self.node("Unsqueeze", self.node("Gather", x, self.positions), self.numbers(1)) for x in tables]
 
     def halves(self, x: str) -> list[str]:
-        """The first half of the last axis, and the second."""
-        outputs = [f"{half}_{len(self.graph.nodes)}" for half in ("low", "high")]
+        outputs = [f"{half}_{self.graph.made}" for half in ("first", "second")]
         return self.graph.node_with("Split", [x], outputs, axis=-1)
 
     def kept(self, kind: str, x: str, layer: int) -> str:
@@ -240,42 +211,25 @@ class Ops(Attending[str], lowering.Ops):
         return self.node("CtxGather" + dimensions, state, self.places, *length, domain=CLOUD)
 
     def repeated(self, x: str, a: Attention) -> str:
-        """Keys or values (B, kv_heads, S, head_dim), once for each query that shares them."""
-        groups = a.heads // a.kv_heads
-        if 1 in (groups, a.kv_heads):  # one head is broadcast
-            return x
-        apart = self.node("Unsqueeze", x, self.constant("third_axis", np.array([2])))
-        copies = self.node("Expand", apart, self.constant(f"{groups}_copies", np.array([1, 1, groups, 1, 1])))
-        return self.node("Reshape", copies, self.constant(f"{a.heads}_heads", np.array([0, a.heads, -1, a.head_dim])))
+        return x if a.kv_heads == 1 else super().repeated(x, a)  # one head is broadcast
 
     def activate(self, x: str, kind: Activation) -> str:
-        if kind == "silu":
-            return self.node("Mul", x, self.node("Sigmoid", x))
-        if kind in ("relu", "relu2", "elu"):
+        if kind not in ("gelu", "gelu_tanh"):
             return super().activate(x, kind)
-        one = self.constant("one_unit", np.array(1.0))
         if kind == "gelu":
             bent = self.node("Erf", self.scale(x, 0.5**0.5))
         else:  # so that no cube leaves the range of float16
             root = (2 / np.pi) ** 0.5
-            slope = self.node("Add", self.scale(self.node("Mul", x, x), 0.044715 * root), self.unit("root", root))
+            slope = self.node("Add", self.scale(self.node("Mul", x, x), 0.044715 * root), self.graph.scalar(root))
             bent = self.node("Tanh", self.node("Mul", x, slope))
-        return self.node("Mul", self.scale(x, 0.5), self.node("Add", bent, one))
-
-    def unit(self, name: str, number: float) -> str:
-        """A number as a constant."""
-        return self.constant(name, np.array(number, np.float32))
-
-    def gate(self, gate_up: str, kind: Activation) -> str:
-        gate, up = self.halves(gate_up)
-        return self.node("Mul", self.activate(gate, kind), up)
+        return self.node("Mul", self.scale(x, 0.5), self.node("Add", bent, self.graph.scalar(1.0)))
 
     def last(self, x: str) -> str:
         """The newest token of each row, the one with the largest position."""
         if not hasattr(self, "newest"):
             least = self.node("Cast", "position_ids", to=TensorProto.INT32)
             index = self.node("ArgMax", least, axis=1, keepdims=1)
-            self.newest = self.node("Unsqueeze", index, self.constant("last_axis", np.array([-1])))
+            self.newest = self.node("Unsqueeze", index, self.numbers(-1))
         return self.node("GatherND", x, self.newest, batch_dims=1)
 
 

@@ -28,7 +28,7 @@ class Rows:
     """
 
     def __init__(self, graph: Graph):
-        self.graph, self.node, self.constant = graph, graph.node, graph.constant
+        self.graph, self.node, self.numbers = graph, graph.node, graph.numbers
         self.shared: dict[str, str] = {}
 
     def once(self, name: str, build: Callable[[], str]) -> str:
@@ -52,7 +52,9 @@ class Rows:
         long = max(LONG, a.heads // a.kv_heads)  # fewer keys than rows are refused
         condition = self.once(f"step_after_{long}", lambda: self.condition(long))
         here = self.once("here", lambda: self.node("Cast", "last_position", to=TensorProto.INT64))
-        position = inputs["position_ids"] or self.once("position", lambda: self.unsqueezed(here))
+        position = inputs["position_ids"] or self.once(
+            "position", lambda: self.node("Unsqueeze", here, self.numbers(-1))
+        )
         names = [f"{name}_of_a_token" for name in outputs], [f"{name}_of_more" for name in outputs]
         self.graph.choose(
             condition,
@@ -63,13 +65,10 @@ class Rows:
 
     def condition(self, long: int) -> str:
         """Whether there is a single token, in a single row, of a text that is `long`."""
-        alone = self.node("Equal", self.node("Size", "tokens"), self.constant("one", np.array(1)))
+        alone = self.node("Equal", self.node("Size", "tokens"), self.graph.number(1))
         length = self.node("Squeeze", "total_length")
-        enough = self.node("GreaterOrEqual", length, self.constant(f"long_{long}", np.array(long, np.int32)))
+        enough = self.node("GreaterOrEqual", length, self.graph.constant(f"long_{long}", np.array(long, np.int32)))
         return self.node("And", alone, enough)
-
-    def unsqueezed(self, x: str) -> str:
-        return self.node("Unsqueeze", x, self.constant("last_axis", np.array([-1])))
 
     def of_a_token(self, a: Attention, width: int, inputs: dict[str, str], outputs: list[str]) -> list[str]:
         """Turn and cut the heads, write key and value into the caches, and attend: outputs as GroupQueryAttention."""
@@ -77,32 +76,28 @@ class Rows:
         caches = [inputs["past_key"], inputs["past_value"]]
         if presents:
             q, k, v = self.turned(a, width, inputs)
-            single = self.constant(f"single_{a.kv_heads}_{width}", np.array([0, a.kv_heads, 1, width]))
             for x, past, present in zip((k, v), caches, presents, strict=True):
-                written = self.node("Reshape", x, single)
+                written = self.node("Reshape", x, self.numbers(0, a.kv_heads, 1, width))
                 self.graph.node_with("TensorScatter", [past, written, inputs["here"]], [present], axis=2)
             caches = presents
         else:
             q = self.rotate(inputs["query"], a.heads, inputs) if a.rope else inputs["query"]
         heads, group = a.kv_heads * parts(a), a.heads // a.kv_heads // parts(a)
         q = self.swapped(q, heads, group, width)
-        none = self.constant(f"no_keys_{a.kv_heads}_{width}", np.zeros((1, 0, a.kv_heads * width), np.float32))
+        none = self.graph.constant(f"no_keys_{a.kv_heads}_{width}", np.zeros((1, 0, a.kv_heads * width), np.float32))
         how = dict(num_heads=heads, kv_num_heads=a.kv_heads, scale=a.scale, causal=0)
         known = [q, none, none, *caches, inputs["last_position"], inputs["total_length"]]
         [found] = self.graph.node_with("GroupQueryAttention", known, [attended + "_rows"], FUSED, **how)
-        by_row = self.node(
-            "Reshape", found, self.constant(f"by_row_{heads}_{width}", np.array([0, group, heads, width]))
-        )
+        by_row = self.node("Reshape", found, self.numbers(0, group, heads, width))
         turned = self.node("Transpose", by_row, perm=[0, 2, 1, 3])
-        whole = self.constant(f"whole_{a.heads}_{width}", np.array([0, 1, a.heads * width]))
-        self.graph.node_with("Reshape", [turned, whole], [attended])
+        self.graph.node_with("Reshape", [turned, self.numbers(0, 1, a.heads * width)], [attended])
         return outputs
 
     def swapped(self, q: str, heads: int, group: int, width: int) -> str:
         """From queries (1, 1, heads group width) to (1, group, heads width)."""
-        by_head = self.node("Reshape", q, self.constant(f"by_head_{heads}_{width}", np.array([0, heads, group, width])))
+        by_head = self.node("Reshape", q, self.numbers(0, heads, group, width))
         turned = self.node("Transpose", by_head, perm=[0, 2, 1, 3])
-        return self.node("Reshape", turned, self.constant(f"rows_{heads}_{width}", np.array([0, group, heads * width])))
+        return self.node("Reshape", turned, self.numbers(0, group, heads * width))
 
     def turned(self, a: Attention, width: int, inputs: dict[str, str]) -> list[str]:
         """Queries, keys and values apart, the former two turned by their position."""
@@ -121,6 +116,6 @@ class Rows:
         return self.node("RotaryEmbedding", x, inputs["position_ids"], *tables, domain=FUSED, num_heads=heads)
 
     def split(self, x: str, width: int, *heads: int) -> list[str]:
-        sizes = self.constant(f"sizes_{'_'.join(map(str, heads))}_{width}", np.array(heads) * width)
+        sizes = self.numbers(*(count * width for count in heads))
         names = [f"part_{self.graph.made}_{place}" for place in range(len(heads))]
         return self.graph.node_with("Split", [x, sizes], names, axis=-1)

@@ -70,7 +70,7 @@ def mamba(graph: Graph, x: str, steps: str, layer: int, how: Mamba, weights: Sta
     q, k, v = split(graph, convolve(graph, qkv, layer, weights.kernel, "silu"), keys, keys, size)
     steps = soft_steps(graph, steps, weights.decay_bias)
     skipped = by_head(graph, v, how, graph.constant(weights.skip.name, np.asarray(weights.skip.values)[:, None]))
-    written = by_head(graph, v, how, graph.node("Unsqueeze", steps, graph.constant("last_axis", np.array([-1]))))
+    written = by_head(graph, v, how, graph.node("Unsqueeze", steps, graph.numbers(-1)))
     answered = ask(graph, [q, repeated(graph, k, how), written], layer, how, fade(graph, steps, weights.decay))
     opened = graph.node("Mul", graph.node("Add", answered, skipped), silu(graph, gates))
     group = size // how.key_heads
@@ -82,8 +82,7 @@ def mamba(graph: Graph, x: str, steps: str, layer: int, how: Mamba, weights: Sta
 def split(graph: Graph, x: str, *sizes: int) -> list[str]:
     """Append the parts of so many elements each."""
     names = [f"{x}_{part}" for part in range(len(sizes))]
-    size = graph.constant(f"sizes_{'_'.join(map(str, sizes))}", np.array(sizes))
-    return graph.node_with("Split", [x, size], names, axis=-1)
+    return graph.node_with("Split", [x, graph.numbers(*sizes)], names, axis=-1)
 
 
 def soft_steps(graph: Graph, x: str, bias: Weight) -> str:
@@ -108,8 +107,7 @@ def ask(graph: Graph, qkv: list[str], layer: int, how: MatrixState, fading: str,
 
 def by_head(graph: Graph, x: str, how: MatrixState, factor: str) -> str:
     """Append the elements of each head times its factor, (..., heads, 1)."""
-    heads = graph.node("Reshape", x, graph.constant(f"heads_of_{how.value_size}", np.array([0, 0, -1, how.value_size])))
-    return graph.node("Reshape", graph.node("Mul", heads, factor), graph.constant("joined_heads", np.array([0, 0, -1])))
+    return graph.join_heads(graph.node("Mul", graph.split_heads(x, how.value_size), factor))
 
 
 def silu(graph: Graph, x: str) -> str:
@@ -125,18 +123,13 @@ def unit_heads(graph: Graph, x: str, size: int) -> str:
 
 def norm_heads(graph: Graph, x: str, scale: str, size: int, epsilon: float) -> str:
     """Append the root mean square norm of each head of (B, T, heads size)."""
-    heads = graph.node("Reshape", x, graph.constant(f"heads_of_{size}", np.array([0, 0, -1, size])))
-    normed = graph.node("SimplifiedLayerNormalization", heads, scale, axis=-1, epsilon=epsilon)
-    return graph.node("Reshape", normed, graph.constant("joined_heads", np.array([0, 0, -1])))
+    heads = graph.split_heads(x, size)
+    return graph.join_heads(graph.node("SimplifiedLayerNormalization", heads, scale, axis=-1, epsilon=epsilon))
 
 
 def repeated(graph: Graph, k: str, how: MatrixState) -> str:
     """Append the copies of keys for the heads of values that share them."""
     if how.key_heads == how.value_heads:
         return k
-    heads = graph.node("Reshape", k, graph.constant(f"heads_of_{how.key_size}", np.array([0, 0, -1, how.key_size])))
-    each = np.arange(how.key_heads).repeat(how.value_heads // how.key_heads)
-    chosen = graph.constant(f"each_of_{how.key_heads}_{how.value_heads}", each)
-    return graph.node(
-        "Reshape", graph.node("Gather", heads, chosen, axis=2), graph.constant("joined_heads", np.array([0, 0, -1]))
-    )
+    chosen = graph.numbers(*np.arange(how.key_heads).repeat(how.value_heads // how.key_heads).tolist())
+    return graph.join_heads(graph.node("Gather", graph.split_heads(k, how.key_size), chosen, axis=2))

@@ -28,19 +28,16 @@ class Ops(Attending[str], lowering.Ops):
 
     def __init__(self, decoder: Decoder, graph: Graph):
         super().__init__(decoder, graph)
-        self.shared: dict[object, str] = {}
-
-    def numbers(self, *values: int) -> str:
-        """A constant of whole numbers."""
-        return self.constant("numbers_" + "_".join(map(str, values)), np.array(values, np.int64))
+        self.turns: dict[Rope, list[str]] = {}
+        self.masks: dict[object, str] = {}
 
     def norm(self, x: str, weight: Weight) -> str:
         if self.decoder.norm == "layer":
             return super().norm(x, weight)
         scale, *bias = self.norm_inputs(weight)
-        least = self.constant("epsilon", np.array(self.decoder.epsilon, np.float32))
         mean = self.node("ReduceMean", self.node("Mul", x, x), self.numbers(-1), keepdims=1)
-        y = self.node("Mul", self.node("Div", x, self.node("Sqrt", self.node("Add", mean, least))), scale)
+        root = self.node("Sqrt", self.node("Add", mean, self.graph.scalar(self.decoder.epsilon)))
+        y = self.node("Mul", self.node("Div", x, root), scale)
         return self.node("Add", y, *bias) if bias else y
 
     def add_norm(self, x: str, y: str, weight: Weight) -> tuple[str, str]:
@@ -50,21 +47,7 @@ class Ops(Attending[str], lowering.Ops):
     def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
         assert sinks is None  # whoever has them has experts, which are refused
         a = self.decoder.layers[layer]
-        sizes = self.numbers(a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim)
-        parts = [qkv]
-        if a.kv_layer is None:
-            parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
-        if a.qk_norm == "heads":
-            parts = self.normalise(parts, norms)
-        parts = [self.node("Reshape", x, self.shaped(a.head_dim)) for x in parts]
-        parts = [self.node("Transpose", x, perm=[0, 2, 1, 3]) for x in parts]  # (B, heads, T, head_dim)
-        if a.qk_norm == "head":
-            parts = self.normalise(parts, norms)
-        if a.rope:
-            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
-        if a.qk_norm == "turned":
-            parts = self.normalise(parts, norms)
-        q, *new = parts
+        q, *new = self.make_heads(qkv, layer, norms)
         kinds = ("key", "value")
         if new:
             k, v = (self.cached(x, layer, kind) for x, kind in zip(new, kinds, strict=True))
@@ -74,8 +57,26 @@ class Ops(Attending[str], lowering.Ops):
         scores = self.scale(self.node("MatMul", q, self.node("Transpose", k, perm=[0, 1, 3, 2])), a.scale)
         scores = self.softcap(scores, a.softcap) if a.softcap else scores
         shares = self.node("Softmax", self.node("Add", scores, self.mask(a)), axis=-1)
-        attended = self.node("Transpose", self.node("MatMul", shares, v), perm=[0, 2, 1, 3])
-        return self.node("Reshape", attended, self.shaped())
+        return self.joined(self.node("MatMul", shares, v))
+
+    def make_heads(self, qkv: str, layer: int, norms: Norms) -> list[str]:
+        """Queries, and keys and values where the layer has its own, normalised and turned: (B, heads, T, head_dim)."""
+        a, parts = self.decoder.layers[layer], [qkv]
+        if a.kv_layer is None:
+            sizes = self.numbers(a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim)
+            parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
+        if a.qk_norm == "heads":
+            parts = self.normalise(parts, norms)
+        parts = [self.node("Transpose", self.graph.split_heads(x, a.head_dim), perm=[0, 2, 1, 3]) for x in parts]
+        if a.qk_norm == "head":
+            parts = self.normalise(parts, norms)
+        if a.rope:
+            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
+        return self.normalise(parts, norms) if a.qk_norm == "turned" else parts
+
+    def joined(self, heads: str) -> str:
+        """From (B, heads, T, head_dim) to (B, T, heads head_dim)."""
+        return self.graph.join_heads(self.node("Transpose", heads, perm=[0, 2, 1, 3]))
 
     def normalise(self, parts: list[str], norms: Norms) -> list[str]:
         """Queries, or also keys and values, each by its norm, as far as there are any."""
@@ -95,50 +96,44 @@ class Ops(Attending[str], lowering.Ops):
         return self.node("Reshape", spread, self.numbers(0, a.heads, -1, a.head_dim))
 
     def rotate(self, x: str, rope: Rope) -> str:
-        half = len(rope.inverse_frequencies)
-        if rope not in self.shared:
-            self.shared[rope] = self.angles(rope)
-        angle = self.shared[rope]
-        first, second = self.graph.node_with(
-            "Split", [x], [f"half_{len(self.graph.nodes)}_{i}" for i in range(2)], axis=-1, num_outputs=2
-        )
+        if rope not in self.turns:
+            self.turns[rope] = self.cos_and_sin(rope)
+        cos, sin = self.turns[rope]
+        first, second = self.halves(x)
         turned = self.node("Concat", self.node("Neg", second), first, axis=-1)
-        amplitudes = self.constant(f"amplitudes_{hash(rope)}", np.tile(rope.amplitudes, 2).reshape(1, 1, 1, 2 * half))
-        cos, sin = (self.node("Mul", self.node(kind, angle), amplitudes) for kind in ("Cos", "Sin"))
         return self.node("Add", self.node("Mul", x, cos), self.node("Mul", turned, sin))
 
-    def angles(self, rope: Rope) -> str:
-        """(B, 1, T, head_dim)"""
+    def cos_and_sin(self, rope: Rope) -> list[str]:
+        """(B, 1, T, head_dim) each, once for all layers."""
         places = self.node("Unsqueeze", self.node("Cast", self.positions, to=TensorProto.FLOAT), self.numbers(1, 3))
         frequencies = self.constant(f"frequencies_{hash(rope)}", np.tile(rope.inverse_frequencies, 2))
-        return self.node("Mul", places, frequencies)
+        angle = self.node("Mul", places, frequencies)
+        amplitudes = self.constant(f"amplitudes_{hash(rope)}", np.tile(rope.amplitudes, 2)[None, None, None])
+        return [self.node("Mul", self.node(kind, angle), amplitudes) for kind in ("Cos", "Sin")]
 
     def mask(self, a: Attention) -> str:
         """What is added to the scores, (B, 1 or heads, T, S), once for layers that are alike."""
-        if (a.window, a.alibi) not in self.shared:
-            self.shared[a.window, a.alibi] = self.build_mask(a)
-        return self.shared[a.window, a.alibi]
+        if (a.window, a.alibi) not in self.masks:
+            self.masks[a.window, a.alibi] = self.build_mask(a)
+        return self.masks[a.window, a.alibi]
 
     def build_mask(self, a: Attention) -> str:
-        count = self.node("Gather", self.node("Shape", self.tokens), self.constant("one", np.array(1)))
-        total = self.node("Gather", self.node("Shape", "attention_mask"), self.constant("one", np.array(1)))
-        zero, one = self.constant("zero", np.array(0)), self.constant("one", np.array(1))
+        zero, one = self.graph.number(0), self.graph.number(1)
+        count = self.node("Gather", self.node("Shape", self.tokens), one)
+        total = self.node("Gather", self.node("Shape", "attention_mask"), one)
         keys = self.node("Range", zero, total, one)  # (S,)
         queries = self.node("Range", self.node("Sub", total, count), total, one)
         distance = self.node("Sub", keys, self.node("Unsqueeze", queries, self.numbers(1)))  # (T, S)
         visible = self.node("LessOrEqual", distance, zero)
         if a.window:
-            limit = self.constant(f"window_{a.window}", np.array(-a.window))
-            visible = self.node("And", visible, self.node("Greater", distance, limit))
+            visible = self.node("And", visible, self.node("Greater", distance, self.graph.number(-a.window)))
         given = self.node("Unsqueeze", self.node("Greater", "attention_mask", zero), self.numbers(1, 2))
         visible = self.node("And", given, visible)  # (B, 1, T, S)
-        nothing, unseen = self.constant("nothing", np.array(0.0)), self.constant("unseen", np.array(UNSEEN))
-        if not a.alibi:
-            return self.node("Where", visible, nothing, unseen)
-        slopes = self.constant(f"slopes_{hash(a.alibi)}", np.array(a.alibi)[None, :, None, None])
-        return self.node(
-            "Where", visible, self.node("Mul", self.node("Cast", distance, to=TensorProto.FLOAT), slopes), unseen
-        )
+        added = self.graph.scalar(0.0)
+        if a.alibi:
+            slopes = self.constant(f"slopes_{hash(a.alibi)}", np.array(a.alibi)[None, :, None, None])
+            added = self.node("Mul", self.node("Cast", distance, to=TensorProto.FLOAT), slopes)
+        return self.node("Where", visible, added, self.graph.scalar(UNSEEN))
 
     def activate(self, x: str, kind: Activation) -> str:
         if kind == "silu":
@@ -146,11 +141,6 @@ class Ops(Attending[str], lowering.Ops):
         if kind in ("gelu", "gelu_tanh"):
             return self.node("Gelu", x, approximate="tanh" if kind == "gelu_tanh" else "none")
         return super().activate(x, kind)
-
-
-def cache_shape(a: Attention) -> tuple[str, int, str, int]:
-    """The shape of a layer's keys, or of its values."""
-    return "B", a.kv_heads, "S", a.head_dim
 
 
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
@@ -168,8 +158,8 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         inputs.append(value("last", TensorProto.INT64, 1))
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
         for i, a in decoder.caches:
-            batch, heads, past, size = cache_shape(a)
             for kind in ("key", "value"):
-                inputs.append(value(f"past_key_values.{i}.{kind}", TensorProto.FLOAT, batch, heads, past, size))
-                outputs.append(value(f"present.{i}.{kind}", TensorProto.FLOAT, batch, heads, "S + T", size))
+                past, present = ("B", a.kv_heads, "S", a.head_dim), ("B", a.kv_heads, "S + T", a.head_dim)
+                inputs.append(value(f"past_key_values.{i}.{kind}", TensorProto.FLOAT, *past))
+                outputs.append(value(f"present.{i}.{kind}", TensorProto.FLOAT, *present))
         graph.save("model", inputs, outputs, {"context_length": str(decoder.context_length), "precision": precision})
