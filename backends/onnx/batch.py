@@ -1,27 +1,21 @@
 """Rows of different lengths that grow together with ONNX Runtime, on the weights of a session."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backends import KeyValues, Top, check_batch, check_parents
 from backends.onnx.caches import FIRST_CAPACITY, layer_of, let_go
-from backends.onnx.step import RaggedStep
+from backends.onnx.step import Loaded, RaggedStep
 from backends.recurrent import AFTER, States
 from backends.sliding import export_begin, first_held, read_begin
-
-if TYPE_CHECKING:
-    from backends.onnx.session import Session
 
 
 class RowsBatch:
     """A batch whose rows lie in the first places of shared buffers, in an order of their own."""
 
-    def __init__(self, session: Session):
+    def __init__(self, session: Loaded):
         self.session, self.windows = session, session.windows
         self.states: dict[str, np.ndarray] = {}
         self.lengths: list[int] = []
@@ -34,16 +28,6 @@ class RowsBatch:
         self.steps: dict[int, RaggedStep] = {}
         self.unseen = session.out_of_sight(0)
         """By window: tokens at the beginning of each row's cache that the graph is not shown."""
-
-    @property
-    def cache(self) -> dict[str, np.ndarray]:
-        """The part of each buffer that rows lie in, (rows, kv_heads, capacity, width)."""
-        return {name: values[: len(self.lengths)] for name, values in self.buffers.items()}
-
-    @property
-    def own_states(self) -> dict[str, np.ndarray]:
-        """The same of what layers have that do not attend, (rows, ...)."""
-        return {name: values[: len(self.lengths)] for name, values in self.states.items()}
 
     def join(self, found: KeyValues, length: int) -> None:
         place = len(self.lengths)
@@ -77,7 +61,10 @@ class RowsBatch:
         if (unseen := self.session.out_of_sight(min(self.lengths))) != self.unseen:
             self.unseen, self.steps = unseen, {}
         if rows not in self.steps:
-            self.steps = {rows: RaggedStep(self.session, self, rows, 1, 1)}
+            cache, states = (
+                {name: values[:rows] for name, values in every.items()} for every in (self.buffers, self.states)
+            )
+            self.steps = {rows: RaggedStep(self.session, cache, states, unseen=self.unseen)}
         step, places = self.steps[rows], self.places
         by_place = np.empty((rows, 1), np.int64)
         past = np.empty((rows, 1), np.int64)

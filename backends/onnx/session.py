@@ -189,7 +189,7 @@ class Session(CachedSession):
             self.unseen, self.steps = unseen, {}
         if (count, last) not in self.steps:
             self.steps = {key: step for key, step in self.steps.items() if key[0] <= FEW}
-            self.steps[count, last] = Step(self, self, batch, count, last)
+            self.steps[count, last] = Step(self, self.cache, self.own_states, unseen=unseen, count=count, last=last)
         step = self.steps[count, last]
         step.run(tokens, self.cached, self.border if self.long else 0)
         while self.held == "bytes_" and self.scales.widen(self.cache, slice(self.cached, total)):

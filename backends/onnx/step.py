@@ -1,8 +1,7 @@
 """Calls of ONNX Runtime, bound once to the arrays that they read and write."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import onnxruntime
@@ -10,17 +9,46 @@ import onnxruntime
 from backends import Top
 from backends.errors import foreign
 from backends.onnx.caches import ends_of, layer_of, shown
+from backends.sliding import Held
 
-if TYPE_CHECKING:
-    from backends.onnx.batch import RowsBatch
-    from backends.onnx.session import Session
+
+class Loaded(Protocol):
+    """The session whose graph and weights steps use, its own and those of the batches beside it."""
+
+    context_length: int
+    vocab_size: int
+    tops: int
+    windows: Sequence[int]
+    inputs: dict[str, Sequence[int]]
+    memory: dict[str, np.ndarray]
+    holds: Held
+    computing: float
+    runtime: onnxruntime.InferenceSession
+
+    @property
+    def sliding(self) -> bool: ...
+    def adapt(self) -> None: ...
+    def shapes(self, kind: str) -> dict[str, Sequence[int]]: ...
+    def unused(self, *, in_bytes: bool) -> dict[str, np.ndarray]: ...
+    def out_of_sight(self, length: int) -> dict[int, int]: ...
+    def make_room(self, name: str, shape: tuple[int, ...]) -> np.ndarray: ...
 
 
 class Step:
     """One shape of call, bound once to its arrays."""
 
-    def __init__(self, session: Session, rows: Session | RowsBatch, batch: int, count: int, last: int):
-        """Of the graph of a session, with the caches of its `rows`, or of those of a batch."""
+    def __init__(
+        self,
+        session: Loaded,
+        cache: Mapping[str, np.ndarray],
+        states: dict[str, np.ndarray],
+        *,
+        unseen: dict[int, int],
+        count: int = 1,
+        last: int = 1,
+    ):
+        """With the caches and the states of some rows; `unseen` tokens of a cache are left out, by its window."""
+        batch = len(next(iter(cache.values())))
         self.runtime, self.binding = session.runtime, session.runtime.io_binding()
         self.logits: np.ndarray = np.empty((batch, last, session.vocab_size), np.float32)
         self.tokens, self.positions = np.empty((batch, count), np.int64), np.empty((batch, count), np.int64)
@@ -31,7 +59,7 @@ class Step:
             rope_positions=self.rope_positions,
             last=np.array([last]),
         )
-        self.unseen = rows.unseen
+        self.unseen = unseen
         self.ends = {window: (np.empty(batch, np.int32), np.empty(1, np.int32)) for window in self.unseen}
         """By window: where the newest token of each row lies in a cache, and up to where there are any."""
         for window, ends in self.ends.items():
@@ -42,8 +70,7 @@ class Step:
         self.top: Top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
         self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
         self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
-        first = [self.unseen[window] for window in session.windows]
-        cache, states = rows.cache, rows.own_states
+        first = [unseen[window] for window in session.windows]
         caches = {name: shown(values, first[layer_of(name)]) for name, values in cache.items()}
         others = session.unused(in_bytes=next(iter(cache)).startswith("bytes_"))
         arrays = self.feeds | caches | session.memory | others | states
