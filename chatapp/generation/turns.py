@@ -326,7 +326,11 @@ class Turns:
             if free is not None and 2 * self.session.length * self.session.token_bytes > free:
                 return False
             self.cache.keep(one.turn.prompt)
-            one.aside, one.unread, self._reader = self.cache.copy(), None, None
+            try:
+                one.aside = self.cache.copy()
+            except MemoryError:
+                return False
+            one.unread = self._reader = None
         return True
 
     def _read_part(self, others: bool) -> float:

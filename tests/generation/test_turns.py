@@ -209,6 +209,26 @@ def test_a_short_prompt_waits_where_a_long_one_cannot_be_set_aside(
     second.close()
 
 
+def test_a_short_prompt_waits_where_the_copy_of_a_long_one_finds_no_memory(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, session = watched(tokenizer, context_length=9000)
+    long = "🙂" * 2000
+    first = engine.complete(long, GREEDY)
+    told = [next(first)]
+    second = engine.complete("hello", GREEDY)
+
+    def copy() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(engine.turns.cache, "copy", copy)
+    assert next(second).tokens
+    assert sum(count for _, count in session.calls) > engine.count_tokens(long)
+    told += first
+    assert said(told) == said(list(watched(tokenizer, 9000)[0].complete(long, GREEDY)))
+    second.close()
+
+
 def test_with_a_seed_a_turn_has_its_own_steps_whoever_else_is_there(tokenizer: Tokenizer) -> None:
     engine, session = watched(tokenizer)
     others = [engine.complete(text, Options(temperature=0, max_tokens=60, logit_bias=GOING)) for text in ("a", "b")]
