@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backends import Placement, Session
-from chatapp.generation.decoding.after_thinking import wait_for
-from chatapp.generation.decoding.constraint import Typed, TypedFirst
+from chatapp.generation.decoding.after_thinking import AfterThinking
+from chatapp.generation.decoding.constraint import Constraint, Continued, Typed, TypedFirst
 from chatapp.generation.decoding.drafts import DraftModel, Lookup, check_draft
 from chatapp.generation.decoding.generate import HOLD, Stopwatch, generate
 from chatapp.generation.decoding.indentation import Indentation, LineBreaks, end_body
@@ -211,11 +211,19 @@ class Engine:
         return self._stream(turn)
 
     def _keep_to(self, grammar: "Grammar", turn: Turn, begun: Sequence[int], opening: str) -> None:
-        """Keep the answers of a turn to a grammar; a model that thinks does so before."""
+        """Keep the answers of a turn to a grammar; a model that thinks does so before.
+
+        Refuses what they were `begun` with, where that cannot become such an answer.
+        """
         think, source = turn.rows[0].sampler.options.think, self.chat_template.source if self.chat_template else ""
         marks = [opening] if opening else [] if think is False else [begin for begin, _ in MARKS if begin in source]
         marks += ["<|channel|>analysis<|message|>"] if self.tokenizer.harmony else []
-        whole = wait_for(grammar, self.tokenizer, self.session.vocab_size, marks, opened=bool(opening), begun=begun)
+        whole: Constraint = grammar
+        if marks:
+            whole = AfterThinking(grammar, self.tokenizer, self.session.vocab_size, marks, opened=bool(opening))
+        if begun:
+            whole = Continued(whole, begun)
+            whole.allowed(())
         for row in turn.rows:
             row.constraint = whole.copy()
         turn.keep_to(grammar.fits, split(self.text_of(begun, think)).answer if begun else "")

@@ -3,38 +3,34 @@
 from __future__ import annotations  # as in chatapp.text.child
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from chatapp.generation.decoding.constraint import Constraint, Continued
-from chatapp.generation.text.thinking import Channels
+from chatapp.generation.decoding.constraint import Constraint, Following
 from chatapp.generation.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing import Self
 
 
-class AfterThinking:
+class AfterThinking(Following):
     """The constraint of an answer that a model may think about first: it begins where the thinking has ended."""
 
     def __init__(
         self, answer: Constraint, tokenizer: Tokenizer, vocab_size: int, marks: Sequence[str], *, opened: bool
     ):
         """The thinking may begin with one of the `marks`; where it is `opened`, the prompt has written the only one."""
-        self.answer, self.tokenizer, self.vocab_size, self.end = answer, tokenizer, vocab_size, tokenizer.eos
-        self.opening = marks[0] if opened else ""
+        self.answer, self.vocab_size, self.end = answer, vocab_size, tokenizer.eos
         spelt = [tokenizer.encode_template(mark) for mark in marks if not opened]
         unseen = tokenizer.hidden.difference(tokenizer.harmony)
         self.begins = [mark for mark in spelt if unseen.isdisjoint(mark)]
-        self.read: list[int] = []
-        self._start()
+        super().__init__(tokenizer, marks[0] if opened else "")
 
-    def _start(self) -> None:
-        self.read.clear()
-        self.channels, self.detokenizer = Channels(), self.tokenizer.detokenizer()
-        self.channels.add(self.opening)
+    def start(self) -> None:
+        super().start()
         self.place: int | None = None
         """Where in the reply the answer begins; None while that is not known."""
 
@@ -53,7 +49,7 @@ class AfterThinking:
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
         """Which tokens may follow: any while it thinks, and white space between that and the answer."""
-        self._move(tokens)
+        self.follow(tokens)
         if self.place is not None:
             return self.answer.allowed(tokens[self.place :])
         if opening := [mark[len(tokens)] for mark in self.begins if self._begins(mark, tokens)]:
@@ -64,19 +60,19 @@ class AfterThinking:
 
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:
         """The tokens of the answer that must follow."""
-        self._move(tokens)
+        self.follow(tokens)
         return () if self.place is None else self.answer.forced(tokens[self.place :])
 
     def ends(self, tokens: Sequence[int]) -> bool:
         """Whether the answer is complete."""
-        self._move(tokens)
+        self.follow(tokens)
         return self.place is not None and self.answer.ends(tokens[self.place :])
 
     def copy(self) -> Self:
         """One for a reply that goes on otherwise from here."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, answer=self.answer.copy(), read=[])
-        other._start()
+        other = copy(self)
+        other.answer = self.answer.copy()
+        other.start()
         return other
 
     def _first(self) -> np.ndarray:
@@ -89,16 +85,8 @@ class AfterThinking:
     def _begins(self, mark: Sequence[int], tokens: Sequence[int]) -> bool:
         return len(tokens) < len(mark) and list(mark[: len(tokens)]) == list(tokens)
 
-    def _move(self, tokens: Sequence[int]) -> None:
-        """Read what is new of a reply, or all of one that has gone on otherwise."""
-        if list(tokens[: len(self.read)]) != self.read:
-            self._start()
-        for place in range(len(self.read), len(tokens)):
-            self._read(place, tokens)
-
-    def _read(self, place: int, tokens: Sequence[int]) -> None:
+    def take(self, place: int, tokens: Sequence[int]) -> None:
         token, ended = tokens[place], self.channels.has_thought
-        self.read.append(token)
         if self.place is not None:
             return
         self.channels.add(self.detokenizer.add(token))
@@ -110,23 +98,3 @@ class AfterThinking:
             and not any(self._begins(mark, self.read) for mark in self.begins)
         ):
             self.place = 0
-
-
-def wait_for(
-    answer: Constraint,
-    tokenizer: Tokenizer,
-    vocab_size: int,
-    marks: Sequence[str],
-    *,
-    opened: bool,
-    begun: Sequence[int],
-) -> Constraint:
-    """The constraint of a reply whose answer has one: after its thinking, where that may begin with one of the marks.
-
-    Refuses what the reply was `begun` with, where that cannot become such an answer.
-    """
-    whole = AfterThinking(answer, tokenizer, vocab_size, marks, opened=opened) if marks else answer
-    if begun:
-        whole = Continued(whole, begun)
-        whole.allowed(())
-    return whole

@@ -7,10 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from chatapp.generation.decoding.constraint import Constraint, Continued
+from chatapp.generation.decoding.constraint import Constraint, Continued, Following
 from chatapp.generation.decoding.grammar import Grammar, Vocabulary, is_schema, write_rules
 from chatapp.generation.options import OptionError, Options
-from chatapp.generation.text.thinking import Channels
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.generation.text.tools import LENIENT, Function, describe_calls
 
@@ -26,7 +25,7 @@ LONGEST = 400
 """Characters at the beginning of a reply in which a call without a mark may begin."""
 
 
-class Calls:
+class Calls(Following):
     """The constraint of a reply that may call functions: free until a call begins, and again when that is whole."""
 
     def __init__(
@@ -36,18 +35,15 @@ class Calls:
 
         Of calls without a mark, `names` are those of the functions: JSON with another name is an answer.
         """
-        self.vocabulary, self.opener, self.call, self.thinking = vocabulary, opener, call, thinking
-        self.names = names
+        self.vocabulary, self.opener, self.call, self.names = vocabulary, opener, call, names
         self.bare = re.compile(rf'[\s;]*(\{{\s*"name"\s*:\s*"(?:{"|".join(map(re.escape, names))})".*)', re.DOTALL)
         spelt = vocabulary.tokenizer.encode_template(opener)
         self.mark = spelt[0] if len(spelt) == 1 else None
         """The one token that begins a call, which may have no text."""
-        self._start()
+        super().__init__(vocabulary.tokenizer, thinking)
 
-    def _start(self) -> None:
-        self.read: list[int] = []
-        self.detokenizer, self.channels = self.vocabulary.tokenizer.detokenizer(), Channels()
-        self.channels.add(self.thinking)
+    def start(self) -> None:
+        super().start()
         self.text = ""
         """The end of what was read, in which an opener may begin; the beginning, where calls have no mark."""
         self.begun: Constraint | None = None
@@ -56,11 +52,11 @@ class Calls:
         """Where in the reply its tokens begin."""
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
-        self._move(tokens)
+        self.follow(tokens)
         return self.begun.allowed(tokens[self.place :]) if self.begun else None
 
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:
-        self._move(tokens)
+        self.follow(tokens)
         return self.begun.forced(tokens[self.place :]) if self.begun else ()
 
     def ends(self, tokens: Sequence[int]) -> bool:
@@ -69,16 +65,8 @@ class Calls:
     def copy(self) -> Calls:
         return Calls(self.vocabulary, self.opener, self.call.copy(), self.thinking, self.names)
 
-    def _move(self, tokens: Sequence[int]) -> None:
-        """Read what is new of a reply, or all of one that has gone on otherwise."""
-        if list(tokens[: len(self.read)]) != self.read:
-            self._start()
-        for place in range(len(self.read), len(tokens)):
-            self._read(place, tokens)
-
-    def _read(self, place: int, tokens: Sequence[int]) -> None:
+    def take(self, place: int, tokens: Sequence[int]) -> None:
         token = tokens[place]
-        self.read.append(token)
         if self.begun:
             try:
                 ended = self.begun.ends(tokens[self.place : place + 1])

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from chatapp.generation.decoding.candidates import Top
+from chatapp.generation.text.thinking import Channels
 from chatapp.generation.text.tokenizer import Tokenizer
 
 
@@ -94,6 +95,33 @@ class Continued:
 
     def copy(self) -> "Continued":
         return Continued(self.whole.copy(), self.begun)
+
+
+class Following:
+    """What constraints have in common that read a reply token by token, and tell what is thought in it apart."""
+
+    def __init__(self, tokenizer: Tokenizer, thinking: str):
+        """The prompt may have opened the `thinking`."""
+        self.tokenizer, self.thinking = tokenizer, thinking
+        self.start()
+
+    def start(self) -> None:
+        """Nothing of a reply was read."""
+        self.read: list[int] = []
+        self.detokenizer, self.channels = self.tokenizer.detokenizer(), Channels()
+        self.channels.add(self.thinking)
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Read what is new of a reply, or all of one that has gone on otherwise."""
+        if list(tokens[: len(self.read)]) != self.read:
+            self.start()
+        for place in range(len(self.read), len(tokens)):
+            self.read.append(tokens[place])
+            self.take(place, tokens)
+
+    def take(self, place: int, tokens: Sequence[int]) -> None:
+        """Learn from the token at a place of a reply, the last that was read."""
+        raise NotImplementedError
 
 
 NEVER = np.float32(-np.inf)
