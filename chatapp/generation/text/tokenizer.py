@@ -7,9 +7,9 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +79,10 @@ class Tokenizer:
         self._byte_fallback = any(part["type"] == "ByteFallback" for part in decoder.get("decoders", ()))
         self.spells_bytes = self.byte_level or _joins_plainly(decoder)
         """Whether a text is the bytes of its tokens, one after the other."""
-        self._bytes: dict[int, bytes | None] = {}
-        self._whole: dict[int, str | None] = {}
+        self.bytes_of: Callable[[int], bytes | None] = cache(self._find_bytes)
+        """The bytes that a token stands for, when it stands for bytes and not for characters."""
+        self.whole: Callable[[int], str | None] = cache(self._find_whole)
+        """What a token says wherever it stands: one that is shown, and whose bytes are whole characters."""
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a user's text, in which a control token's spelling is only letters."""
@@ -150,18 +152,6 @@ class Tokenizer:
     def name(self, token: int) -> str:
         """A token as the vocabulary spells it; empty if it has no such token."""
         return self.vocabulary.id_to_token(token) or ""
-
-    def bytes_of(self, token: int) -> bytes | None:
-        """The bytes that a token stands for, when it stands for bytes and not for characters."""
-        if token not in self._bytes:
-            self._bytes[token] = self._find_bytes(token)
-        return self._bytes[token]
-
-    def whole(self, token: int) -> str | None:
-        """What a token says wherever it stands: one that is shown, and whose bytes are whole characters."""
-        if token not in self._whole:
-            self._whole[token] = self._find_whole(token)
-        return self._whole[token]
 
     def content(self, token: int) -> bytes:
         """The bytes that a token adds within a text; none if it is a control token."""
