@@ -4,12 +4,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from os.path import commonprefix
 
 import numpy as np
 
 from backends import KeyValues, Placement, Session
-from chatapp.generation.decoding.generate import split_prompt
+from chatapp.generation.decoding.generate import count_shared, split_prompt
 from chatapp.generation.memory import available_memory
 
 BUDGET = 2 << 30
@@ -62,8 +61,9 @@ class PromptCache:
         shared = 0 if apart else self.session.nearest(share(self._tokens, prompt))
         best = aside if apart else self._find(prompt, shared + WORTH)
         lost = len(self._tokens) - (0 if best else shared)
-        if self._lasting and lost >= WORTH and CHEAPER * lost >= len(self._tokens):
-            self._save()
+        worth = self._lasting and lost >= WORTH and CHEAPER * lost >= len(self._tokens)
+        if worth and (prefix := self.copy()):
+            self._add(prefix)
         self._tokens, self._lasting = [], False
         if best:
             shared = share(best.tokens, prompt)
@@ -88,11 +88,6 @@ class PromptCache:
         """How many tokens of a prompt need not be read with a prefix."""
         shared = share(prefix.tokens, prompt)
         return shared if self.session.serves(prefix.found, shared) else 0
-
-    def _save(self) -> None:
-        """Keep a copy of what the session's cache holds."""
-        if prefix := self.copy():
-            self._add(prefix)
 
     def copy(self) -> Prefix | None:
         """A copy of what the session's cache holds; None where it is not known, or cannot be put back."""
@@ -162,4 +157,4 @@ class PromptCache:
 
 def share(cached: list[int], prompt: list[int]) -> int:
     """How many tokens of a prompt are cached, without its last one."""
-    return min(len(commonprefix([cached, prompt])), len(prompt) - 1)
+    return min(count_shared(cached, prompt), len(prompt) - 1)

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import islice
-from os.path import commonprefix
 from typing import Protocol
 
 import numpy as np
 
 from backends import Session
-from chatapp.generation.decoding.generate import split_prompt
+from chatapp.generation.decoding.generate import count_shared, split_prompt
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import ORDER, Options
@@ -92,7 +91,7 @@ class DraftModel:
 
     def _read(self, tokens: Sequence[int]) -> np.ndarray:
         """The logits after these tokens, of which only what is new is read."""
-        shared = min(len(commonprefix([self.cached, list(tokens)])), len(tokens) - 1)
+        shared = min(count_shared(self.cached, tokens), len(tokens) - 1)
         if shared < self.session.length:
             self.session.rewind(shared)
         for part in split_prompt(self.session, list(tokens[shared:])):

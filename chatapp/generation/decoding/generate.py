@@ -2,6 +2,8 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import eq
 from time import perf_counter
 from typing import NamedTuple, Protocol
 
@@ -76,6 +78,11 @@ class Growth:
     """The turn's time after each step; none if a part of the prompt was read."""
     step: Step | None = None
     """What the session has to go on with after them."""
+
+
+def count_shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    return sum(takewhile(bool, map(eq, one, other)))
 
 
 def split_prompt(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:

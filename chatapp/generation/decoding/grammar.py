@@ -5,12 +5,13 @@ from __future__ import annotations  # as in chatapp.text.child
 import json
 import re
 from collections.abc import Iterator, Sequence
-from os.path import commonprefix
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
+from chatapp.generation.decoding.generate import count_shared
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import GRAMMARS, OptionError, Options
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -211,8 +212,8 @@ class Grammar:
 
     def copy(self) -> Self:
         """One for a reply that goes on otherwise from here."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, matcher=self.matcher.deep_copy(), consumed=list(self.consumed))
+        other = copy(self)
+        other.matcher, other.consumed = self.matcher.deep_copy(), list(self.consumed)
         return other
 
     def takes(self, tokens: Sequence[int]) -> bool:
@@ -236,7 +237,7 @@ class Grammar:
         if len(tokens) == len(known) and tokens == known:
             return
         if tokens[: len(known)] != known:
-            shared = len(commonprefix([known, list(tokens)]))
+            shared = count_shared(known, tokens)
             self.matcher.rollback(len(known) - shared)
             del known[shared:]
             self.spelt = None

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
-from os.path import commonprefix
 
 import numpy as np
 
 from backends import Session, Top
 from chatapp.generation.decoding.candidates import check_peak, largest
 from chatapp.generation.decoding.constraint import Typed, restrict
-from chatapp.generation.decoding.generate import Step
+from chatapp.generation.decoding.generate import Step, count_shared
 from chatapp.generation.text.spelling import find_line_end
 from chatapp.generation.text.tokenizer import Tokenizer
 
@@ -172,7 +171,7 @@ def walk_branches(
     """The same, one after the other."""
     length, before, after = session.length, tuple[int, ...](), list[np.ndarray]()
     for branch in branches:
-        shared = len(commonprefix([before, branch]))
+        shared = count_shared(before, branch)
         del after[shared:]
         session.rewind(length + shared)
         if unread := branch[shared:]:
