@@ -20,6 +20,7 @@ from chatapp.generation.text.thinking import (
     find_choices,
     find_opening,
     find_switch,
+    find_variable,
     split,
     switched,
     thinks,
@@ -179,8 +180,7 @@ def count_beyond(messages: Sequence[Message], tokenizer: Tokenizer, limit: int) 
 
 def mentions_tools(source: str) -> bool:
     """Whether a template looks at the functions that a model may call."""
-    code = " ".join(re.findall(r"\{[{%].*?[%}]\}", source, re.DOTALL))
-    return re.search(r"(?<![\w.'\"])tools\b", code) is not None
+    return find_variable(source, ["tools"]) is not None
 
 
 def _describe(message: Message) -> dict[str, Any]:  # Any: as templates look at it
