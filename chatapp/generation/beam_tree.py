@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -117,18 +117,16 @@ class BeamTree:
 
     def lines(self, *, pruned: bool = True) -> list[Line]:
         """The tree from top to bottom; without what was given up, if `pruned` is not wanted."""
-        return list(self._lines(self.root, "", pruned=pruned))
-
-    def _lines(self, beam: Beam, guides: str, *, pruned: bool) -> Iterator[Line]:
         # A stack, for a tree may be deeper than Python calls itself.
-        waiting = self._fork(beam, guides, pruned=pruned)
+        found, waiting = list[Line](), self._fork(self.root, "", pruned=pruned)
         while waiting:
             first, before, branch, behind = waiting.pop()
             beams = [first]
             while len(children := self._children(beams[-1], pruned=pruned)) == 1 and beams[-1].state == "passed":
                 beams += children
-            yield Line(beams, before + branch)
+            found.append(Line(beams, before + branch))
             waiting += self._fork(beams[-1], before + behind, pruned=pruned)
+        return found
 
     def _fork(self, beam: Beam, guides: str, *, pruned: bool) -> list[tuple[Beam, str, str, str]]:
         """What goes on from a beam, the last first, each with the guides before it, its own, and those below it."""
