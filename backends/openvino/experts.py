@@ -8,23 +8,16 @@ from openvino import opset17
 
 from backends.decoder import Clamped, ExpertMatrices, Experts, Weight
 from backends.openvino.matrix import stack
-from backends.openvino.weights_file import Node, WeightsFile
-
-
-def integers(*values: int) -> Node:
-    return op.constant(np.array(values, np.int64))
-
-
-def number(value: int) -> Node:
-    return op.constant(np.int64(value))
+from backends.openvino.nodes import Node, integers, number, scalar
+from backends.openvino.weights_file import WeightsFile
 
 
 def clamped_gate(gate: Node, up: Node, how: Clamped) -> Node:
     """`Clamped`, of the rows (N, F) of a gate and of what it gates."""
     least = float(np.finfo(np.float32).min)
     gate, up = op.clamp(gate, least, how.limit), op.clamp(up, -how.limit, how.limit)
-    opened = op.multiply(gate, op.sigmoid(op.multiply(gate, op.constant(np.float32(how.alpha)))))
-    return op.multiply(opened, op.add(up, op.constant(np.float32(1))))
+    opened = op.multiply(gate, op.sigmoid(op.multiply(gate, scalar(how.alpha))))
+    return op.multiply(opened, op.add(up, scalar(1)))
 
 
 class Mixture:
@@ -83,20 +76,20 @@ class Mixture:
         shares = op.gather_elements(scores, chosen, 1)
         if experts.normalised:
             shares = op.divide(shares, op.reduce_sum(shares, integers(1), True))
-        return chosen, op.multiply(shares, op.constant(np.float32(experts.scale)))
+        return chosen, op.multiply(shares, scalar(experts.scale))
 
     def choose_one_by_one(self, logits: Node) -> tuple[Node, Node]:
         """The same with sparsemixer."""
-        count, nearness = self.of.chosen, op.constant(np.float32(self.of.nearness))
+        count, nearness = self.of.chosen, scalar(self.of.nearness)
         found = op.topk(logits, number(count), 1, "max", "value", index_element_type="i64")
         largest, others = op.unsqueeze(found.output(0), integers(2)), op.unsqueeze(logits, integers(1))
         below = op.subtract(largest, others)  # (N, chosen, count)
         near = op.less_equal(below, op.multiply(op.maximum(op.abs(others), largest), nearness))
         powers = op.exp(op.negative(op.relu(below)))
-        powers = op.select(near, powers, op.constant(np.float32(0)))
+        powers = op.select(near, powers, scalar(0))
         before = np.arange(count, dtype=np.float32)[:, None]  # each of those chosen before is 1 of the sum
         rest = op.subtract(powers, op.constant(before / self.of.count))  # behind the sum the plugin takes a wrong one
-        return found.output(1), op.divide(op.constant(np.float32(1)), op.reduce_sum(rest, integers(2), False))
+        return found.output(1), op.divide(scalar(1), op.reduce_sum(rest, integers(2), False))
 
     def in_groups(self, choice: Node) -> Node:
         """The same scores, and the lowest in the groups that nobody may choose from."""

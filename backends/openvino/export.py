@@ -8,9 +8,9 @@ from openvino import opset15 as op
 
 from backends.decoder import Attention, Decoder, Rope, Weight, Weights
 from backends.forward import forward
-from backends.openvino.lowering import MatrixState, Ops, integers, named, parameter, vector
+from backends.openvino.lowering import MatrixState, Ops
+from backends.openvino.nodes import Node, integers, named, number, parameter, scalar, vector
 from backends.openvino.runtime import UNSEEN
-from backends.openvino.weights_file import Node
 from backends.quantize import PRECISIONS, Rounded
 
 NAME = "openvino_model"
@@ -39,25 +39,25 @@ class PublicOps(Ops):
     def mask(self, a: Attention, bias: Weight | None) -> Node:
         """What is added to the scores, (B, 1 or heads, T, S)."""
         given = self.inputs["attention_mask"]
-        count, total = (op.gather(op.shape_of(x), integers(1), op.constant(np.int64(0))) for x in (self.tokens, given))
-        keys = op.range(op.constant(np.int64(0)), op.squeeze(total), op.constant(np.int64(1)), "i64")
+        count, total = (op.gather(op.shape_of(x), integers(1), number(0)) for x in (self.tokens, given))
+        keys = op.range(number(0), op.squeeze(total), number(1), "i64")
         first = op.squeeze(op.subtract(total, count))
-        queries = op.range(first, op.squeeze(total), op.constant(np.int64(1)), "i64")
+        queries = op.range(first, op.squeeze(total), number(1), "i64")
         queries = op.unsqueeze(queries, integers(0, 1, 3))  # (1, 1, T, 1)
         keys = op.unsqueeze(keys, integers(0, 1, 2))  # (1, 1, 1, S)
         seen = op.not_equal(op.unsqueeze(given, integers(1, 2)), integers(0))  # (B, 1, 1, S)
         before = op.less_equal(keys, queries)
-        unseen = op.constant(np.float32(UNSEEN))
+        unseen = scalar(UNSEEN)
         if a.window:
-            recent = op.greater(keys, op.add(queries, op.constant(np.int64(-a.window))))
+            recent = op.greater(keys, op.add(queries, number(-a.window)))
             visible = op.bitwise_and(op.constant(np.array(True)), recent)
             visible = op.bitwise_and(op.bitwise_and(before, op.bitwise_and(visible, before)), seen)
             shape = op.shape_of(visible)
-            chosen = op.select(op.broadcast(visible, shape), op.constant(np.float32(0)), unseen)
+            chosen = op.select(op.broadcast(visible, shape), scalar(0), unseen)
             return op.slice(chosen, integers(0), integers(2**62), integers(1), integers(3))
         visible = op.logical_and(before, seen)
         if not a.alibi:
-            return op.select(visible, op.constant(np.float32(0)), unseen)
+            return op.select(visible, scalar(0), unseen)
         distance = op.convert(op.subtract(keys, queries), "f32")  # (1, 1, T, S)
         added = op.multiply(vector(np.array(a.alibi)[None, :, None, None]), distance)
         for _ in range(2):

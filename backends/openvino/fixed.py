@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import openvino
-from openvino import PartialShape, Tensor, Type
+from openvino import Tensor, Type
 from openvino import opset15 as op
 
 from backends import check_parents
 from backends.cached import CachedSession
+from backends.openvino.nodes import integers, named, parameter
 from backends.openvino.runtime import UNSEEN, compile_model, infer, placement, properties, read_facts
 from backends.openvino.session import HIDDEN, only_decoder, only_encoder
 
@@ -123,23 +124,19 @@ def fix(model: openvino.Model, count: int, capacity: int) -> None:
             if name.startswith("memory_"):
                 _, heads, _, head_dim = node.get_partial_shape()
                 sizes[name] = [1, heads.get_length(), capacity, head_dim.get_length()]
-    inputs["wanted"].output(0).replace(op.constant(np.array([count - 1])).output(0))
+    inputs["wanted"].output(0).replace(integers(count - 1).output(0))
     for assign in model.get_sinks():
         name = assign.get_variable_id()
         whole = assign.input_value(0).get_node()  # the cached ones, gathered by `parents`, and the new ones
         past, new = whole.input_value(0), whole.input_value(1)
         _, heads, _, head_dim = past.get_partial_shape()
-        shape = PartialShape([1, heads, capacity, head_dim])
-        parameter = op.parameter(shape, Type.f32, name=f"past_{name}")
-        parameter.output(0).get_tensor().set_names({f"past_{name}"})
-        past.replace(parameter.output(0))
-        result = op.result(op.convert(new, Type.f32))
-        result.input_value(0).get_tensor().set_names({f"new_{name}"})
-        model.add_parameters([parameter])
-        model.add_results([result])
+        given = parameter(f"past_{name}", Type.f32, 1, heads.get_length(), capacity, head_dim.get_length())
+        past.replace(given.output(0))
+        model.add_parameters([given])
+        model.add_results([op.result(named(op.convert(new, Type.f32), f"new_{name}"))])
         model.remove_sink(assign)
     if "long" in inputs:  # the context ends at the border
-        inputs["long"].output(0).replace(op.constant(np.array([0])).output(0))
+        inputs["long"].output(0).replace(integers(0).output(0))
     for name in {"parents", "wanted", "long"} & set(inputs):
         model.remove_parameter(inputs[name])
     model.reshape(sizes)
@@ -154,8 +151,7 @@ def fix_encoder(model: openvino.Model, capacity: int) -> None:
 
 def hide_padding(model: openvino.Model, capacity: int) -> None:
     """Add the new input `prompt_mask` (1, 1, 1, capacity) to all scores of a prompt's tokens."""
-    hidden = op.parameter(PartialShape([1, 1, 1, capacity]), Type.f32, name="prompt_mask")
-    hidden.output(0).get_tensor().set_names({"prompt_mask"})
+    hidden = parameter("prompt_mask", Type.f32, 1, 1, 1, capacity)
     for node in model.get_ordered_ops():
         if node.get_type_name() == "ScaledDotProductAttention":
             mask = node.input_value(3)

@@ -25,8 +25,9 @@ from backends.decoder import (
 from backends.forward import Attending, encode, forward, refuse_states
 from backends.openvino.experts import Mixture, clamped_gate
 from backends.openvino.matrix import matrix, rows
+from backends.openvino.nodes import Node, integers, named, number, outputs, parameter, scalar, vector
 from backends.openvino.runtime import UNSEEN, Facts
-from backends.openvino.weights_file import Node, WeightsFile
+from backends.openvino.weights_file import WeightsFile
 
 SINKING = NodeFactory("opset13")
 """What makes attention with sinks, which the functions of the package do not."""
@@ -70,7 +71,7 @@ class Ops(Attending[Node]):
         return y if weight.bias is None else op.add(y, vector(weight.bias))
 
     def scale(self, x: Node, factor: float) -> Node:
-        return op.multiply(x, op.constant(np.float32(factor)))
+        return op.multiply(x, scalar(factor))
 
     def add(self, x: Node, y: Node) -> Node:
         return op.add(x, y)
@@ -80,9 +81,9 @@ class Ops(Attending[Node]):
         if self.decoder.norm == "layer":
             y = op.mvn(x, integers(-1), True, self.decoder.epsilon, "INSIDE_SQRT")
         else:  # in this form the plugin finds and fuses it
-            square = op.reduce_mean(op.power(x, op.constant(np.float32(2))), integers(-1), True)
-            root = op.sqrt(op.add(square, op.constant(np.float32(self.decoder.epsilon))))
-            y = op.multiply(x, op.divide(op.constant(np.float32(1)), root))
+            square = op.reduce_mean(op.power(x, scalar(2)), integers(-1), True)
+            root = op.sqrt(op.add(square, scalar(self.decoder.epsilon)))
+            y = op.multiply(x, op.divide(scalar(1), root))
         y = op.multiply(y, vector(weight.values))
         return y if weight.bias is None else op.add(y, vector(weight.bias))
 
@@ -95,7 +96,7 @@ class Ops(Attending[Node]):
 
     def part(self, x: Node, index: int, count: int) -> Node:
         key = "parts", x.get_friendly_name()
-        return self.once(key, lambda: op.split(x, op.constant(np.int64(2)), count).outputs())[index]
+        return self.once(key, lambda: op.split(x, number(2), count).outputs())[index]
 
     def multiply(self, x: Node, y: Node) -> Node:
         return op.multiply(x, y)
@@ -105,7 +106,7 @@ class Ops(Attending[Node]):
         sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
         parts = [qkv]
         if a.kv_layer is None:
-            parts = op.variadic_split(qkv, op.constant(np.int64(2)), integers(*sizes)).outputs()
+            parts = op.variadic_split(qkv, number(2), integers(*sizes)).outputs()
         if a.qk_norm != "turned":
             parts = self.normalise(parts, norms, a)
         parts = [by_head(x, a) for x in parts]
@@ -133,12 +134,12 @@ class Ops(Attending[Node]):
         names = f"memory_key_{layer}", f"memory_value_{layer}"
         k, v = (parameter(name, np.float32, -1, a.kv_heads, -1, a.head_dim) for name in names)
         self.inputs |= zip(names, (k, v), strict=True)
-        return self.attend(by_head(q, a), k, v, a, op.constant(np.float32(0)))
+        return self.attend(by_head(q, a), k, v, a, scalar(0))
 
     def attend(self, q: Node, k: Node, v: Node, a: Attention, mask: Node, sinks: Weight | None = None) -> Node:
         """From heads (B, heads, T or S, head_dim) to (B, T, heads head_dim)."""
         k, v = repeat(k, a), repeat(v, a)
-        scale = op.constant(np.float32(a.scale))
+        scale = scalar(a.scale)
         if a.softcap:
             scores = self.softcap(self.scale(op.matmul(q, k, False, True), a.scale), a.softcap)
             y = op.matmul(op.softmax(op.add(scores, mask), -1), v, False, False)
@@ -154,7 +155,7 @@ class Ops(Attending[Node]):
         queries = op.unsqueeze(self.positions, integers(0, 1, 3))
         keys = op.unsqueeze(self.inputs["key_positions"], integers(0, 1, 2))
         distance = op.subtract(queries, keys)
-        added = op.constant(np.float32(0))
+        added = scalar(0)
         if a.alibi:
             added = op.multiply(op.convert(distance, "f32"), vector(-np.array(a.alibi)[None, :, None, None]))
         if bias:
@@ -169,13 +170,13 @@ class Ops(Attending[Node]):
         visible = op.greater_equal(distance, integers(0))
         if a.window:
             visible = op.logical_and(visible, op.less(distance, integers(a.window)))
-        return op.select(visible, added, op.constant(np.float32(UNSEEN)))
+        return op.select(visible, added, scalar(UNSEEN))
 
     def rotate(self, x: Node, rope: Rope) -> Node:
         cos, sin = self.once(rope, lambda: self.rotation(rope))
         half, end, axis = integers(len(rope.inverse_frequencies)), integers(2**62), integers(3)
         first, second = (op.slice(x, *part, integers(1), axis) for part in ((integers(0), half), (half, end)))
-        turned = op.concat([op.multiply(second, op.constant(np.float32(-1))), first], -1)
+        turned = op.concat([op.multiply(second, scalar(-1)), first], -1)
         return op.add(op.multiply(x, cos), op.multiply(turned, sin))
 
     def rotation(self, rope: Rope) -> tuple[Node, Node]:
@@ -199,8 +200,8 @@ class Ops(Attending[Node]):
         return whole
 
     def empty(self, a: Attention) -> Node:
-        batch = op.gather(op.shape_of(self.tokens), integers(0), op.constant(np.int64(0)))
-        return op.broadcast(op.constant(np.float32(0)), op.concat([batch, integers(a.kv_heads, 0, a.head_dim)], 0))
+        batch = op.gather(op.shape_of(self.tokens), integers(0), number(0))
+        return op.broadcast(scalar(0), op.concat([batch, integers(a.kv_heads, 0, a.head_dim)], 0))
 
     def once(self, key: Hashable, build: Callable[[], Node]) -> Node:
         """What several layers share is built by the first."""
@@ -248,27 +249,6 @@ class Ops(Attending[Node]):
 
     def softcap(self, x: Node, cap: float) -> Node:
         return self.scale(op.tanh(self.scale(x, 1 / cap)), cap)
-
-
-def outputs(nodes: list[Node]) -> list[Node]:
-    return [x.output(0) if isinstance(x, openvino.Node) else x for x in nodes]
-
-
-def parameter(name: str, dtype: type, *shape: int) -> Node:
-    return named(op.parameter(PartialShape(list(shape)), dtype, name=name), name)
-
-
-def named(node: Node, name: str) -> Node:
-    node.output(0).get_tensor().set_names({name})
-    return node
-
-
-def integers(*values: int) -> Node:
-    return op.constant(np.array(values, np.int64))
-
-
-def vector(values: np.ndarray) -> Node:
-    return op.constant(np.asarray(values, np.float32))
 
 
 def heads(x: Node, a: Attention) -> Node:
@@ -342,12 +322,12 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
 
 def encoder(decoder: Decoder, weights: Weights, prompt: Node, matrices: MatrixState) -> list[Node]:
     """What each layer of the decoder attends to, as outputs of the model."""
-    count = op.gather(op.shape_of(prompt), integers(1), op.constant(np.int64(0)))
-    positions = op.range(op.constant(np.int64(0)), op.squeeze(count), op.constant(np.int64(1)), "i64")
+    count = op.gather(op.shape_of(prompt), integers(1), number(0))
+    positions = op.range(number(0), op.squeeze(count), number(1), "i64")
     ops = Ops(decoder.reader, dict(tokens=prompt, positions=positions, key_positions=positions), matrices)
     outputs = []
     for layer, kv in enumerate(encode(decoder, weights, ops)):
-        halves = op.split(kv, op.constant(np.int64(-1)), 2).outputs()
+        halves = op.split(kv, number(-1), 2).outputs()
         for name, half in zip((f"read_key_{layer}", f"read_value_{layer}"), halves, strict=True):
             outputs.append(op.result(named(by_head(half, decoder.layers[layer]), name)))
     return outputs

@@ -1,6 +1,6 @@
 """Matrices as constants that OpenVINO's plugins keep as they are stored, and multiply out while they multiply."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,8 @@ from openvino import opset15 as op
 from openvino._offline_transformations import compress_model_transformation
 
 from backends.decoder import ExpertMatrices, Quantized
-from backends.openvino.weights_file import Node, WeightsFile
+from backends.openvino.nodes import Node, integers
+from backends.openvino.weights_file import WeightsFile
 from backends.quantize import dequantize
 
 EXPONENT = 127
@@ -24,9 +25,9 @@ def matrix(values: np.ndarray | Quantized, file: WeightsFile) -> Node:
     if not isinstance(values, Quantized) or values.bits == 16:  # the plugins know no integers of so many bits
         exact = np.asarray(dequantize(values) if isinstance(values, Quantized) else values, np.float32)
         return file.constant(exact, Type.f32, exact.shape)
-    product = op.multiply(*(float4 if values.format == "mxfp4" else integers)(values, file))
+    product = float4(values, file) if values.format == "mxfp4" else rounded(values, [values], (), file)
     rows, blocks = values.scales.shape
-    return product if blocks == 1 else op.reshape(product, op.constant(np.array([rows, blocks * values.block])), False)
+    return product if blocks == 1 else op.reshape(product, integers(rows, blocks * values.block), False)
 
 
 def float16(values: np.ndarray) -> Node:
@@ -52,22 +53,6 @@ def rows(values: np.ndarray | Quantized, part: slice) -> np.ndarray | Quantized:
     return replace(values, values=values.values[part], scales=values.scales[part], zero_points=zero_points)
 
 
-def integers(values: Quantized, file: WeightsFile) -> tuple[Node, Node]:
-    """Numbers and their scales."""
-    shape, each = shapes(values)
-    scales = file.constant(np.asarray(values.scales, np.float32), Type.f32, each)
-    zero_points = values.zero_points
-    if values.bits == 8:
-        zeros = np.full(1, 0, np.int8) if zero_points is None else zero_points.reshape(each)
-        numbers, zeros = (unsigned(x) for x in (values.values.reshape(shape), zeros))
-        found = file.constant(numbers, Type.u8, shape), file.constant(zeros, Type.u8, zeros.shape)
-        return op.subtract(*(op.convert(x, "f32") for x in found)), scales
-    if zero_points is None:  # offset 8 to two's complement
-        return op.convert(file.constant(values.values ^ 0x88, Type.i4, shape), "f32"), scales
-    found = file.constant(values.values, Type.u4, shape), file.constant(paired(zero_points), Type.u4, each)
-    return op.subtract(*(op.convert(x, "f32") for x in found)), scales
-
-
 def stack(part: ExpertMatrices, file: WeightsFile) -> Node:
     """A constant (experts, out, in) with the matrices of all experts, of which one at a time is in memory."""
     first = part[0].values
@@ -75,28 +60,37 @@ def stack(part: ExpertMatrices, file: WeightsFile) -> Node:
         matrices = (np.asarray(dequantize(weight.values), np.float32) for weight in part)
         rows, columns = (first.values if isinstance(first, Quantized) else first).shape
         return file.stack(matrices, Type.f32, (part.count, rows, columns))
+    each = (weight.values for weight in part if isinstance(weight.values, Quantized))  # as the first one is
+    product, (rows, blocks) = rounded(first, each, (part.count,), file), first.scales.shape
+    return product if blocks == 1 else op.reshape(product, integers(part.count, rows, blocks * first.block), False)
+
+
+def rounded(first: Quantized, matrices: Iterable[Quantized], count: tuple[int, ...], file: WeightsFile) -> Node:
+    """Numbers times their scales, of matrices like the `first`: so many, or one where nothing is to count them."""
     shape, each = shapes(first)
+    zeroed, nibbles = first.zero_points is not None, first.bits == 4
     rest: list[Quantized] = []
 
     def numbers() -> Iterator[np.ndarray]:
-        for weight in part:
-            values = weight.values
-            assert isinstance(values, Quantized)  # as the first one is
+        for values in matrices:
             rest.append(replace(values, values=values.values[:0]))
-            yield values.values if zeroed else values.values ^ np.uint8(0x88) if nibbles else unsigned(values.values)
+            if not nibbles:
+                yield unsigned(values.values)
+            else:  # without zero points from offset 8 to two's complement
+                yield values.values if zeroed else values.values ^ np.uint8(0x88)
 
-    zeroed, nibbles = first.bits == 4 and first.zero_points is not None, first.bits == 4
+    def kept(arrays: Iterator[np.ndarray], kind: Type, shape: tuple[int, ...]) -> Node:
+        return file.stack(arrays, kind, (*count, *shape)) if count else file.constant(next(arrays), kind, shape)
+
     kind = Type.u8 if not nibbles else Type.u4 if zeroed else Type.i4
-    product = op.convert(file.stack(numbers(), kind, (part.count, *shape)), "f32")
-    if not nibbles and first.zero_points is None:
-        product = op.subtract(product, op.convert(op.constant(np.full(1, 128, np.uint8)), "f32"))
-    elif first.zero_points is not None:
+    product = op.convert(kept(numbers(), kind, shape), "f32")
+    if zeroed:
         zeros = (paired(one.zero_points) if nibbles else unsigned(one.zero_points) for one in rest)
-        product = op.subtract(product, op.convert(file.stack(zeros, kind, (part.count, *each)), "f32"))
-    scales = file.stack((one.scales for one in rest), Type.f32, (part.count, *each))
-    product, blocks = op.multiply(product, scales), first.scales.shape[1]
-    whole = op.constant(np.array([part.count, shape[0], blocks * first.block]))
-    return product if blocks == 1 else op.reshape(product, whole, False)
+        product = op.subtract(product, op.convert(kept(zeros, kind, each), "f32"))
+    elif not nibbles:
+        product = op.subtract(product, op.convert(op.constant(np.full(1, 128, np.uint8)), "f32"))
+    scales = (np.asarray(one.scales, np.float32) for one in rest)
+    return op.multiply(product, kept(scales, Type.f32, each))
 
 
 def unsigned(values: np.ndarray | None) -> np.ndarray:
@@ -112,7 +106,7 @@ def paired(zero_points: np.ndarray | None) -> np.ndarray:
     return np.asarray(pairs[::2] | pairs[1::2] << 4)
 
 
-def float4(values: Quantized, file: WeightsFile) -> tuple[Node, Node]:
+def float4(values: Quantized, file: WeightsFile) -> Node:
     """The same for a microscaling format that the plugins know: elements of 4 bits, scales that are powers of two.
 
     The values are twice the elements.
@@ -122,4 +116,5 @@ def float4(values: Quantized, file: WeightsFile) -> tuple[Node, Node]:
     shape, each = shapes(values)
     numbers = file.constant(codes.ravel()[::2] | codes.ravel()[1::2] << 4, Type.f4e2m1, shape)
     exponents = np.clip(np.rint(np.log2(values.scales * 2)) + EXPONENT, 0, 254).astype(np.uint8)
-    return op.convert(numbers, "f32"), op.convert(file.constant(exponents, Type.f8e8m0, each), "f32")
+    scales = file.constant(exponents, Type.f8e8m0, each)
+    return op.multiply(op.convert(numbers, "f32"), op.convert(scales, "f32"))

@@ -5,11 +5,11 @@ from itertools import chain
 
 import numpy as np
 import openvino
-from openvino import PartialShape, Type
+from openvino import Type
 from openvino import opset15 as op
 from openvino.op import _PagedAttentionExtension as PagedAttention  # its only name
 
-from backends.openvino.weights_file import Node
+from backends.openvino.nodes import Node, integers, number, outputs, parameter, vector
 
 SEEN = ("past_lens", "block_indices", "block_indices_begins", "max_context_len")
 """Inputs that tell which pages of each row a layer reads: for each window once."""
@@ -28,10 +28,10 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
     each writes them into the same pages once more, which changes nothing.
     """
     kept = {node.get_friendly_name(): node for node in model.get_parameters()}
-    starts = parameter("subsequence_begins", PartialShape([-1]), Type.i32)
-    shapes = [PartialShape([-1])] * 3 + [PartialShape([])]
+    starts = parameter("subsequence_begins", Type.i32, -1)
+    shapes: list[tuple[int, ...]] = [(-1,), (-1,), (-1,), ()]
     counts = {
-        window: [parameter(name, shape, Type.i32) for name, shape in zip(seen(window), shapes, strict=True)]
+        window: [parameter(name, Type.i32, *shape) for name, shape in zip(seen(window), shapes, strict=True)]
         for window in dict.fromkeys(window for window, _ in layers)
     }
     attentions = [node for node in model.get_ordered_ops() if node.get_type_name() == "ScaledDotProductAttention"]
@@ -40,7 +40,9 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
     for i, (node, (window, slopes)) in enumerate(zip(attentions, layers, strict=True)):
         query, keys, values = node.input_value(0), new(node.input_value(1)), new(node.input_value(2))
         made_by = keys.get_node().get_friendly_name()
-        key, value = caches.setdefault(made_by, [cache(kind, i) for kind in ("key", "value")])
+        key, value = caches.setdefault(
+            made_by, [parameter(f"{kind}_cache.{i}", Type.dynamic, -1, -1, -1, -1) for kind in ("key", "value")]
+        )
         past, pages, begins, longest = counts[window]
         places = [key, value, past, starts, pages, begins]
         facts = [node.input_value(4).get_node(), *masks[window, tuple(slopes)]]
@@ -53,22 +55,12 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
             paged.get_rt_info()[f"num_{kind}_heads"] = heads.get_length()
             paged.get_rt_info()[f"{kind}_head_size"] = head_dim.get_length()
         merged = user(user(node))  # (B, T, heads head_dim)
-        merged.output(0).replace(op.unsqueeze(paged.output(0), op.constant(np.int64(0))).output(0))
+        merged.output(0).replace(op.unsqueeze(paged.output(0), number(0)).output(0))
     for assign in model.get_sinks():
         model.remove_sink(assign)
     for name in "parents", "key_positions":
         model.remove_parameter(kept[name])
     model.add_parameters([starts, *chain.from_iterable(counts.values()), *chain.from_iterable(caches.values())])
-
-
-def parameter(name: str, shape: PartialShape, kind: Type) -> Node:
-    node = op.parameter(shape, kind, name=name)
-    node.output(0).get_tensor().set_names({name})
-    return node
-
-
-def cache(kind: str, layer: int) -> Node:
-    return parameter(f"{kind}_cache.{layer}", PartialShape.dynamic(4), Type.dynamic)
 
 
 def new(x: Node) -> Node:
@@ -86,18 +78,14 @@ def flat(x: Node) -> Node:
         x = x.get_node().input_value(0)
         x = x.get_node().input_value(0) if x.get_node().get_type_name() == "Reshape" else x
     else:
-        x = op.transpose(x, op.constant(np.array([0, 2, 1, 3])))
-    return op.reshape(x, op.constant(np.array([-1, heads.get_length() * head_dim.get_length()])), False)
+        x = op.transpose(x, integers(0, 2, 1, 3))
+    return op.reshape(x, integers(-1, heads.get_length() * head_dim.get_length()), False)
 
 
 def user(node: Node) -> Node:
     """The one node that reads the output of `node`."""
     [target] = node.output(0).get_target_inputs()
     return target.get_node()
-
-
-def vector(values: Sequence[float]) -> Node:
-    return op.constant(np.array(values, np.float32))
 
 
 def beside(sinks: Node) -> list[Node]:
@@ -111,7 +99,3 @@ def beside(sinks: Node) -> list[Node]:
     evicted = [none(np.int32), *(none(np.int32, 0) for _ in range(3))]
     trees = [none(np.int32, 0), none(np.uint8, 0), none(np.int32, 0)]
     return [none(np.int32, 0), *turned, *sparse, sinks, *evicted, *trees]
-
-
-def outputs(nodes: Sequence[Node]) -> list[Node]:
-    return [x.output(0) if isinstance(x, openvino.Node) else x for x in nodes]

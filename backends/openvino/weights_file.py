@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,8 +11,8 @@ import openvino
 from openvino import Shape, Tensor, Type
 from openvino.op import Constant
 
-Node = Any
-"""A node or one of its outputs: the types of `openvino` say little."""
+from backends.openvino.nodes import Node
+
 LEAST = 1 << 12
 """Bytes from which a constant is large."""
 ALIGNED = 64
