@@ -8,7 +8,7 @@ from pathlib import Path
 
 from backends import BackendError, Progress
 from backends.coreml.inputs import Package
-from backends.coreml.packages import PACKAGES, present
+from backends.coreml.packages import present
 from backends.coreml.runtime import runtime
 from backends.coreml.session import Session
 from backends.coreml.trial import LIMIT, Trial, try_out
@@ -22,7 +22,7 @@ MOST = 0.95
 def open_session(folder: Path, device: str, *, module: str = CORE_ML) -> Session:
     """A session on the package that is best for a device; trials are run the first time."""
     best = chosen(recorded(folder).get(device) or trials(folder, device, module=module), device)
-    package = package_of(best)
+    package = Package(best.layout, best.policy)
     functions = runtime(module).open_functions(folder, package, device)
     return Session(folder, package, functions, device=described(best))
 
@@ -31,9 +31,9 @@ def trials(
     folder: Path, device: str, *, module: str = CORE_ML, limit: float = LIMIT, on_progress: Progress | None = None
 ) -> list[Trial]:
     """Try every package that is meant for a device, one after the other, and record what came of it."""
-    found, packages = [], present(folder, device)
+    found, packages, tell = [], present(folder, device), on_progress or (lambda step, share: None)
     for i, package in enumerate(packages):
-        beat = partial(on_progress or silent, f"preparing {package} for {device}, once", i / len(packages))
+        beat = partial(tell, f"preparing {package} for {device}, once", i / len(packages))
         beat()
         found.append(try_out(folder, package, device, module=module, limit=limit, on_beat=beat))
     record = recorded(folder) | {device: found}
@@ -42,22 +42,13 @@ def trials(
     return found
 
 
-def silent(step: str, share: float) -> None:
-    """Tell nobody."""
-
-
 def chosen(found: list[Trial], device: str) -> Trial:
     """The fastest trial without a reason against it; a step counts, of which a reply has many."""
     good = [trial for trial in found if not trial.reason]
     if not good:
-        why = "; ".join(f"{package_of(trial)}: {trial.reason}" for trial in found)
+        why = "; ".join(f"{Package(trial.layout, trial.policy)}: {trial.reason}" for trial in found)
         raise BackendError(f"Core ML cannot run this model on {device}: {why}")
     return min(good, key=lambda trial: trial.decode_seconds)
-
-
-def package_of(trial: Trial) -> Package:
-    """The package that was tried."""
-    return next(p for p in PACKAGES[trial.device] if (p.layout, p.policy) == (trial.layout, trial.policy))
 
 
 def described(trial: Trial) -> str:
@@ -94,7 +85,8 @@ def remove_compiled(folder: Path, record: dict[str, list[Trial]]) -> None:
     used = set()
     for device, found in record.items():
         if any(not trial.reason for trial in found):
-            used.add(f"{package_of(chosen(found, device))}.mlmodelc")
+            best = chosen(found, device)
+            used.add(f"{Package(best.layout, best.policy)}.mlmodelc")
     for path in (folder / "compiled").glob("*.mlmodelc"):
         if path.name not in used:
             shutil.rmtree(path, ignore_errors=True)

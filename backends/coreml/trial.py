@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from backends import BackendError
-from backends.coreml.inputs import Package
+from backends.coreml.inputs import Layout, Package, Policy
 from backends.coreml.packages import expected
 from backends.coreml.runtime import Runtime, runtime
 from backends.coreml.session import Session
@@ -39,8 +39,8 @@ STEPS = 256
 class Trial:
     """What came of running a package on a device."""
 
-    layout: str
-    policy: str
+    layout: Layout
+    policy: Policy
     device: str
     reason: str = ""
     """Why it must not be used; "" where it may."""
@@ -205,7 +205,7 @@ def main(arguments: list[str]) -> None:
     try:
         trial = run(Path(folder), package, device, runtime(module))
     except BackendError as error:
-        trial = Trial(layout, policy, device, str(error))
+        trial = Trial(package.layout, package.policy, device, str(error))
     tell(report=asdict(trial))
 
 

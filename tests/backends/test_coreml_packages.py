@@ -15,7 +15,7 @@ import backends
 from backends import BackendError, coreml
 from backends.coreml import choice, device, report, trial
 from backends.coreml.contract import DATA, specification_of
-from backends.coreml.inputs import Package
+from backends.coreml.inputs import Package, Policy
 from backends.coreml.packages import ALL, WEIGHTS, contents, lower, present
 from backends.coreml.stored import Stored, rounded_constants
 from backends.coreml.structure import check
@@ -276,7 +276,7 @@ class TestTrials:
         assert choice.described(found) == "silent (not confirmed)"
 
     def test_the_fastest_that_passed_is_chosen_and_the_others_are_deleted(self, tmp_path: Path) -> None:
-        def tried(policy: str, seconds: float, reason: str = "") -> trial.Trial:
+        def tried(policy: Policy, seconds: float, reason: str = "") -> trial.Trial:
             return trial.Trial("channels", policy, "npu", reason, decode_seconds=seconds, placement={"npu": 0.97})
 
         found = [tried("slice", 0.1, "it crashed"), tried("io", 0.3), tried("onehot", 0.2)]
