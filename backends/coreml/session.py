@@ -8,7 +8,7 @@ import numpy as np
 
 from backends import Placement, check_parents
 from backends.cached import CachedSession
-from backends.coreml.inputs import KINDS, Inputs, Lowered, Package, stacked_shape
+from backends.coreml.inputs import KINDS, Inputs, Package, stacked_shape
 from backends.coreml.packages import contents
 from backends.coreml.runtime import Function, Functions
 from backends.errors import foreign
@@ -69,13 +69,6 @@ class HostRow:
         return twin
 
 
-def new_row(lowered: Lowered, package: Package, functions: Functions, memory: Arrays) -> StateRow | HostRow:
-    """An empty row, with what an encoder made of its prompt."""
-    if package.policy == "io":
-        return HostRow(stacked_shape(lowered.decoder.layers, lowered.capacity), memory)
-    return StateRow(functions, [f"{kind}_{i}" for i in range(len(lowered.decoder.layers)) for kind in KINDS])
-
-
 class RowsSession(CachedSession, Generic[Row]):
     """A session in which every row has a cache of its own, since functions take one row."""
 
@@ -110,9 +103,16 @@ class Session(RowsSession[StateRow | HostRow]):
         """Tokens that the encoder has read."""
         self.rows = []
 
+    def new_row(self, memory: Arrays) -> StateRow | HostRow:
+        """An empty row, with what an encoder made of its prompt."""
+        layers = self.lowered.decoder.layers
+        if self.package.policy == "io":
+            return HostRow(stacked_shape(layers, self.lowered.capacity), memory)
+        return StateRow(self.functions, [f"{kind}_{i}" for i in range(len(layers)) for kind in KINDS])
+
     def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         if len(tokens) != len(self.rows):
-            self.rows = [new_row(self.lowered, self.package, self.functions, {}) for _ in tokens]
+            self.rows = [self.new_row({}) for _ in tokens]
         return np.stack([self.extend_row(row, each, last) for row, each in zip(self.rows, tokens, strict=True)])
 
     def read(self, prompt: np.ndarray) -> None:
@@ -120,7 +120,7 @@ class Session(RowsSession[StateRow | HostRow]):
         assert encode  # there is one where there is an encoder
         with foreign("Core ML failed"):
             memories = [encode.predict(self.inputs.prompt(each)) for each in prompt]
-        self.rows = [new_row(self.lowered, self.package, self.functions, memory) for memory in memories]
+        self.rows = [self.new_row(memory) for memory in memories]
         self.prompt = prompt.shape[1]
 
     def extend_row(self, row: StateRow | HostRow, tokens: np.ndarray, last: int) -> np.ndarray:
