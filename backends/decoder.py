@@ -1,6 +1,6 @@
 """What a decoder is: its sizes, how its layers attend, keep states and choose experts, and its weights."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -247,7 +247,9 @@ class Decoder:
         sizes = dict(hidden_size=self.hidden_size, vocab_size=self.vocab_size, context_length=self.context_length)
         require_sizes(layers=len(self.layers), **sizes)
         for i, layer in enumerate(self.layers):
-            if layer.kv_layer is not None and not can_share(layer, self.layers[:i][layer.kv_layer :]):
+            if layer.kv_layer is None:
+                continue
+            if not 0 <= layer.kv_layer < i or replace(layer, kv_layer=None) != self.layers[layer.kv_layer]:
                 raise ValueError(f"layer {i} cannot attend to the keys and values of layer {layer.kv_layer}")
         widest = max(layer.head_dim for layer in self.layers)
         if widest * self.context_length > LARGEST:
@@ -287,11 +289,6 @@ class Decoder:
     def reader(self) -> "Decoder":
         """The encoder: the same but for its layers, and that no logits are made of it."""
         return replace(self, layers=self.encoder, encoder=())
-
-
-def can_share(layer: Attention, others: Sequence[Attention]) -> bool:
-    """Whether keys and values of the first of other layers are such as a layer attends to."""
-    return bool(others) and replace(layer, kv_layer=None) == others[0]
 
 
 def require_sizes(**sizes: object) -> None:

@@ -1,6 +1,6 @@
 """How a decoder's logits are computed, once for all that does the arithmetic."""
 
-from collections.abc import Iterator
+from itertools import takewhile
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -161,7 +161,10 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
     The residual travels as `x` and the `branch` still to be added, so that adding and normalising can be one kernel.
     """
     looked_up = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
-    inputs = embed_for_layers(decoder, weights, ops, looked_up) if decoder.per_layer_size else None
+    inputs = None
+    if decoder.per_layer_size:  # what tokens are for each layer, and what their embedding is
+        own = ops.scale(ops.embed(weights["per_layer_embedding"], ops.tokens), decoder.per_layer_scale)
+        inputs = own, ops.linear(looked_up, weights["per_layer_proj"])  # (B, T, layers per_layer_size) each
     x = enter(decoder, weights, ops, looked_up)
     branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
 
@@ -229,7 +232,8 @@ def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part
         qkv = ops.linear(x, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
     if decoder.qkv_clip:
         qkv = ops.clip(qkv, decoder.qkv_clip)
-    norms = tuple(norms_of(weights, layer))
+    given = takewhile(weights.__contains__, (f"{layer}{name}" for name in ("q_norm", "k_norm", "v_norm")))
+    norms = tuple(weights[name] for name in given)  # up to the first that it lacks
     bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
     attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
     if layer + "attention_gate" in weights:
@@ -244,20 +248,6 @@ def attend_to_prompt(
     normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
     attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
     return x, ops.linear(attended, weights[layer + "cross_o_proj"])
-
-
-def norms_of(weights: Weights, layer: str) -> Iterator[Weight]:
-    """Yield the norms of a layer's queries, keys and values, up to the first that it lacks."""
-    for name in "q_norm", "k_norm", "v_norm":
-        if layer + name not in weights:
-            return
-        yield weights[layer + name]
-
-
-def embed_for_layers(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what tokens are for each layer, and what their embedding is: (B, T, layers per_layer_size) each."""
-    looked_up = ops.embed(weights["per_layer_embedding"], ops.tokens)
-    return ops.scale(looked_up, decoder.per_layer_scale), ops.linear(x, weights["per_layer_proj"])
 
 
 def read_input(

@@ -21,7 +21,6 @@ from backends.decoder import (
     Norms,
     Quantized,
     Rope,
-    ShortConvolution,
     StateWeights,
     Weight,
     Weights,
@@ -64,8 +63,7 @@ class Ops:
         return x * np.float32(factor)
 
     def add(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        total: np.ndarray = x + y
-        return total
+        return np.asarray(x + y)
 
     def norm(self, x: np.ndarray, weight: Weight) -> np.ndarray:
         if self.decoder.norm == "layer":
@@ -93,8 +91,7 @@ class Ops:
         return np.split(x, count, axis=-1)[index]
 
     def multiply(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        product: np.ndarray = x * y
-        return product
+        return np.asarray(x * y)
 
     def attention(
         self, qkv: np.ndarray, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None
@@ -104,7 +101,7 @@ class Ops:
         parts = np.split(qkv, ends, axis=-1) if a.kv_layer is None else [qkv]
         if a.qk_norm == "heads":
             parts = self.normalise(parts, norms)
-        parts = [split_heads(x, a) for x in parts]
+        parts = [split_heads(x, a.head_dim) for x in parts]
         if a.qk_norm == "head":
             parts = self.normalise(parts, norms)
         if a.rope:
@@ -139,8 +136,7 @@ class Ops:
 
     def short_convolution(self, x: np.ndarray, layer: int, kernel: Weight) -> np.ndarray:
         before, after, x = np.split(x, 3, axis=-1)
-        mixed: np.ndarray = after * self.convolve(before * x, layer, kernel)
-        return mixed
+        return np.asarray(after * self.convolve(before * x, layer, kernel))
 
     def convolve(self, x: np.ndarray, layer: int, kernel: Weight) -> np.ndarray:
         """Each channel (B, T, channels) weighted over the newest tokens, of which those before these are cached."""
@@ -156,8 +152,8 @@ class Ops:
         qkv, gates = np.split(x, [how.channels], axis=-1)
         qkv = self.activate(self.convolve(qkv, layer, kernel), "silu")
         q, k, v = np.split(qkv, np.array([1, 2]) * how.key_heads * how.key_size, axis=-1)
-        q, k = (heads_of(x, how.key_heads).repeat(how.value_heads // how.key_heads, 1) for x in (q, k))
-        return [q, k, heads_of(v, how.value_heads), gates]
+        q, k = (split_heads(x, how.key_size).repeat(how.value_heads // how.key_heads, 1) for x in (q, k))
+        return [q, k, split_heads(v, how.value_size), gates]
 
     def delta_net(self, x: np.ndarray, rates: np.ndarray, layer: int, weights: StateWeights) -> np.ndarray:
         how = self.decoder.layers[layer].recurrence
@@ -176,8 +172,7 @@ class Ops:
             state = state + ((v[:, :, t] - known) * written[:, :, t])[..., None] * k[:, :, t, None]
             answers[:, :, t] = (state @ q[:, :, t, :, None])[..., 0] * np.float32(how.key_size**-0.5)
         self.cache[layer] = before, state
-        opened: np.ndarray = join_heads(self.norm(answers, weights.norm)) * self.activate(gates, "silu")
-        return opened
+        return np.asarray(join_heads(self.norm(answers, weights.norm)) * self.activate(gates, "silu"))
 
     def mamba(self, x: np.ndarray, steps: np.ndarray, layer: int, weights: StateWeights) -> np.ndarray:
         how = self.decoder.layers[layer].recurrence
@@ -201,7 +196,7 @@ class Ops:
     def cross_attention(self, q: np.ndarray, layer: int) -> np.ndarray:
         a, (k, v) = self.decoder.layers[layer], self.memory[layer]
         repeats = a.heads // a.kv_heads
-        scores = split_heads(q, a) @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(a.scale)  # (B, H, T, S)
+        scores = split_heads(q, a.head_dim) @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(a.scale)  # (B, H, T, S)
         return join_heads(softmax(scores) @ v.repeat(repeats, 1))
 
     def rotate(self, x: np.ndarray, rope: Rope) -> np.ndarray:
@@ -219,8 +214,7 @@ class Ops:
 
     def gate(self, gate_up: np.ndarray, kind: Activation) -> np.ndarray:
         gate, up = np.split(gate_up, 2, axis=-1)
-        gated: np.ndarray = self.activate(gate, kind) * up
-        return gated
+        return np.asarray(self.activate(gate, kind) * up)
 
     def experts(
         self, x: np.ndarray, logits: np.ndarray, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
@@ -238,8 +232,7 @@ class Ops:
         return total.reshape(x.shape)
 
     def open(self, x: np.ndarray, logit: np.ndarray) -> np.ndarray:
-        opened: np.ndarray = x * sigmoid(logit)
-        return opened
+        return np.asarray(x * sigmoid(logit))
 
     def narrow(self, x: np.ndarray) -> np.ndarray:
         return self.last(x)
@@ -291,15 +284,9 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(-x)), np.float32)
 
 
-def split_heads(x: np.ndarray, a: Attention) -> np.ndarray:
-    """From (B, T, H head_dim) to (B, H, T, head_dim)."""
-    batch, length, _ = x.shape
-    return x.reshape(batch, length, -1, a.head_dim).transpose(0, 2, 1, 3)
-
-
-def heads_of(x: np.ndarray, count: int) -> np.ndarray:
-    """From (B, T, count size) to (B, count, T, size)."""
-    return x.reshape(*x.shape[:2], count, -1).swapaxes(1, 2)
+def split_heads(x: np.ndarray, size: int) -> np.ndarray:
+    """From (B, T, H size) to (B, H, T, size)."""
+    return x.reshape(*x.shape[:2], -1, size).swapaxes(1, 2)
 
 
 def unit(x: np.ndarray) -> np.ndarray:
@@ -308,9 +295,8 @@ def unit(x: np.ndarray) -> np.ndarray:
 
 
 def join_heads(x: np.ndarray) -> np.ndarray:
-    """From (B, H, T, head_dim) to (B, T, H head_dim)."""
-    batch, heads, length, size = x.shape
-    return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
+    """From (B, H, T, size) to (B, T, H size)."""
+    return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], -1)
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -327,21 +313,17 @@ def softmax_with(sinks: Weight, scores: np.ndarray) -> np.ndarray:
 
 def empty(decoder: Decoder, batch: int) -> Cache:
     """A cache of no tokens."""
-    return [no_state(a, decoder.hidden_size, batch) if a.recurrence else no_keys(a, batch) for a in decoder.layers]
+    return [nothing(a, decoder.hidden_size, batch) for a in decoder.layers]
 
 
-def no_keys(a: Attention, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of no tokens, keys and values."""
-    none = np.zeros((batch, a.kv_heads, 0, a.head_dim), np.float32)
-    return none, none
-
-
-def no_state(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """What a layer with a state begins with."""
+def nothing(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """What a layer begins with."""
+    if not (how := a.recurrence):
+        none = np.zeros((batch, a.kv_heads, 0, a.head_dim), np.float32)
+        return none, none
     sizes, channels = (0, 0, 0), hidden_size
-    if isinstance(how := a.recurrence, MatrixState):
+    if isinstance(how, MatrixState):
         sizes, channels = (how.value_heads, how.value_size, how.key_size), how.channels
-    assert isinstance(how, MatrixState | ShortConvolution)
     return np.zeros((batch, how.width - 1, channels), np.float32), np.zeros((batch, *sizes), np.float32)
 
 
@@ -385,7 +367,7 @@ class Range(CachedSession):
     def read(self, prompt: np.ndarray) -> None:
         ops = Ops(self.decoder.reader, prompt, empty(self.decoder.reader, len(prompt)), 1)
         pairs = zip(encode(self.decoder, self.weights, ops), self.decoder.layers, strict=True)
-        self.memory = [(k, v) for k, v in (np.split(split_heads(kv, a), 2, axis=1) for kv, a in pairs)]
+        self.memory = [(k, v) for k, v in (np.split(split_heads(kv, a.head_dim), 2, axis=1) for kv, a in pairs)]
 
     def rewind(self, length: int) -> None:
         super().rewind(length)
@@ -446,14 +428,12 @@ class RangesBatch:
         return np.concatenate([row.forward(token[None]) for row, token in zip(self.rows, tokens, strict=True)])
 
     def reorder(self, parents: Sequence[int]) -> None:
-        before, self.rows = self.rows, []
-        for parent in parents:
-            self.join(self.export_of(before[parent]), before[parent].length)
+        kept = [(self.export(parent), self.rows[parent].length) for parent in parents]
+        self.rows = []
+        for found, length in kept:
+            self.join(found, length)
 
     def export(self, row: int) -> KeyValues:
-        return self.export_of(self.rows[row])
-
-    def export_of(self, row: Range) -> KeyValues:
-        found = row.export(0)
+        found = self.rows[row].export(0)
         assert found is not None  # only sessions without what it refuses have batches
         return found

@@ -1,7 +1,7 @@
 """What the host computes for a step of fixed length, so that the graph looks nothing up."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -57,13 +57,9 @@ class Lowered:
         """Tokens that the function `encode` reads, padded: all that the context can hold; 0 without an encoder."""
         return self.decoder.context_length if self.decoder.encoder else 0
 
-    def to_json(self) -> dict[str, Any]:
-        """The same as JSON's types."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Lowered":
-        """What `to_json` told."""
+        """What `asdict` has made of one."""
         for part in "layers", "encoder":
             facts["decoder"][part] = tuple(attention(layer) for layer in facts["decoder"][part])
         if experts := facts["decoder"]["experts"]:

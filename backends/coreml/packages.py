@@ -4,7 +4,7 @@ import filecmp
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -47,14 +47,6 @@ class Contents:
     tables: dict[str, Table]
 
 
-def refuse_sharing(decoder: Decoder) -> None:
-    """Raise BackendError for layers that Core ML's caches and inputs do not suit."""
-    if decoder.per_layer_size or len(decoder.caches) < len(decoder.layers):
-        raise BackendError(
-            "Core ML cannot run this model: its layers share keys and values, or have embeddings of their own"
-        )
-
-
 def lower(
     decoder: Decoder,
     weights: Weights,
@@ -71,7 +63,10 @@ def lower(
     refuse_states(decoder)
     from backends.coreml import lowering, structure
 
-    refuse_sharing(decoder)
+    if decoder.per_layer_size or len(decoder.caches) < len(decoder.layers):
+        raise BackendError(
+            "Core ML cannot run this model: its layers share keys and values, or have embeddings of their own"
+        )
     precision_name = "f16" if precision_name == "f32" else precision_name
     rounded = Rounded(weights, precision(precision_name))
     longest = LONGEST_WITH_ENCODER if decoder.encoder else LONGEST
@@ -89,7 +84,7 @@ def lower(
         structure.check(path, lowered, package)
     share_weights([folder / f"{package}.mlpackage" / WEIGHTS for package in packages])
     write_expected(decoder, rounded, folder, context=context, chunk=chunk)
-    facts = {"lowered": lowered.to_json(), "tables": write_tables(folder, found)}
+    facts = {"lowered": asdict(lowered), "tables": write_tables(folder, found)}
     (folder / "decoder.json").write_text(json.dumps(facts))
 
 

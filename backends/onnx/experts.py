@@ -90,8 +90,9 @@ def mix(
     plain = experts.plain and bias is None
     shares = "" if plain else routing.shares(logits, bias)
     how = dict(k=experts.chosen, normalize_routing_weights=1, **gating(experts))
-    if block := common_block(*parts):
-        bits, (gate_up, down) = parts_bits(parts), (rounded_stack(graph, part, block) for part in parts)
+    bits, block = common_block(*parts)
+    if block:
+        gate_up, down = (rounded_stack(graph, part, block) for part in parts)
         inputs = [x, shares or logits, *gate_up[:2], biases(graph, parts[0]), *down[:2], biases(graph, parts[1])]
         inputs += ["", "", "", gate_up[2], down[2], "", shares]
         how |= dict(expert_weight_bits=bits, block_size=block, accuracy_level=4)
@@ -146,20 +147,14 @@ def exact(weight: Weight) -> np.ndarray:
     return np.asarray(dequantize(weight.values), np.float32)
 
 
-def common_block(*parts: ExpertMatrices) -> int:
-    """Neighbours that share a scale in all of these matrices; 0 where they must be float32."""
+def common_block(*parts: ExpertMatrices) -> tuple[int, int]:
+    """The bits of a value, and the neighbours that share a scale, in all matrices; 0 where they must be float32."""
     found = [part[0].values for part in parts]
     quantized = [values for values in found if isinstance(values, Quantized) and values.bits in (4, 8)]
-    if len(quantized) < len(found) or len({values.bits for values in quantized}) > 1:
-        return 0
-    return min(block for values in quantized for block in [matrices.block_of(values)])
-
-
-def parts_bits(parts: tuple[ExpertMatrices, ...]) -> int:
-    """The bits of a value of rounded matrices."""
-    values = parts[0][0].values
-    assert isinstance(values, Quantized)  # they have a common block
-    return values.bits
+    bits = {values.bits for values in quantized}
+    if len(quantized) < len(found) or len(bits) > 1:
+        return 0, 0
+    return bits.pop(), min(map(matrices.block_of, quantized))
 
 
 def rounded_stack(graph: Graph, part: ExpertMatrices, block: int) -> list[str]:

@@ -61,7 +61,8 @@ def simulate(folder: Path, target: Path, *, halves: bool, matrices: Rounding = h
     """
     model = onnx.load(folder / "model.onnx", load_external_data=False)
     multiplied = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"}
-    floats = {one.name for one in shape_inference.infer_shapes(model).graph.value_info if is_float(one)}
+    inferred, number = shape_inference.infer_shapes(model).graph.value_info, TensorProto.FLOAT
+    floats = {one.name for one in inferred if one.type.tensor_type.elem_type == number}
     floats |= {one.name for one in model.graph.output}
     with Graph(target, opset=17, functions=model.functions) as graph:
         for tensor in model.graph.initializer:
@@ -79,11 +80,6 @@ def simulate(folder: Path, target: Path, *, halves: bool, matrices: Rounding = h
                 cut = helper.make_node("Cast", [name + ".whole"], [name + ".half"], to=TensorProto.FLOAT16)
                 graph.nodes += [cut, helper.make_node("Cast", [name + ".half"], [name], to=TensorProto.FLOAT)]
         graph.save("model", list(model.graph.input), list(model.graph.output))
-
-
-def is_float(one: onnx.ValueInfoProto) -> bool:
-    """Whether a value has fractions."""
-    return bool(one.type.tensor_type.elem_type == TensorProto.FLOAT)
 
 
 class Device:

@@ -196,15 +196,11 @@ class Session(CachedSession):
             step.call()
         self.alike = self.alike if self.cached else 0
         for unneeded in self.holds.advance(total) if self.sliding else ():
-            for name in self.with_window:
-                let_go(self.cache[name][:, :, unneeded])
+            for name, values in self.cache.items():
+                if self.windows[layer_of(name)]:
+                    let_go(values[:, :, unneeded])
         self.top = step.top
         return step.logits
-
-    @property
-    def with_window(self) -> list[str]:
-        """The caches of layers with windows."""
-        return [name for name in self.cache if self.windows[layer_of(name)]]
 
     def parts(self, name: str) -> list[slice]:
         """Which of the cached tokens a cache holds."""
