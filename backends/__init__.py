@@ -80,37 +80,24 @@ class Session(Protocol):
     answer's first token; whatever comes after it is the answer. `length` counts both, as `context_length` does.
     """
 
-    @property
-    def context_length(self) -> int:
-        """Tokens that the cache can hold."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Logits of a token."""
-
-    @property
-    def placement(self) -> Placement:
-        """Where it runs."""
+    context_length: int
+    """Tokens that the cache can hold."""
+    vocab_size: int
+    """Logits of a token."""
+    placement: Placement
+    """Where it runs."""
+    whole_prompts: bool
+    """Whether an encoder reads the prompt: in one call, as a text of its own, and no part serves the next one."""
+    rows_apart: bool
+    """Whether several tokens of several rows are not read in one call, but one after the other."""
+    recurrent: bool
+    """Whether layers keep states: going back may take reading again."""
+    token_bytes: int
+    """Bytes that a token takes in the cache of each row; 0 where the runtime does not tell."""
 
     @property
     def top(self) -> Top | None:
         """The largest logits of the last `forward`, where the runtime finds them itself."""
-
-    @property
-    def whole_prompts(self) -> bool:
-        """Whether an encoder reads the prompt: in one call, as a text of its own, and no part serves the next one."""
-
-    @property
-    def rows_apart(self) -> bool:
-        """Whether several tokens of several rows are not read in one call, but one after the other."""
-
-    @property
-    def recurrent(self) -> bool:
-        """Whether layers keep states: going back may take reading again."""
-
-    @property
-    def token_bytes(self) -> int:
-        """Bytes that a token takes in the cache of each row; 0 where the runtime does not tell."""
 
     @property
     def length(self) -> int:

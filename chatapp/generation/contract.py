@@ -23,10 +23,9 @@ UNKNOWN_CONTEXT = 1 << 30
 class Engine(Protocol):
     """A loaded model: text in, deltas out; closing a stream cancels it."""
 
-    @property
-    def context_length(self) -> int: ...
-    @property
-    def defaults(self) -> Options: ...
+    context_length: int
+    defaults: Options
+
     @property
     def placement(self) -> Placement: ...
     @property
