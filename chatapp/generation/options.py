@@ -219,10 +219,9 @@ class Options:
             value = getattr(self, name)
             if not (_is_whole(value) and least <= value <= most) and (value is not None or name in ALWAYS):
                 raise _error(name, value, f"a whole number, {allowed}")
-        if self.think not in (None, True, False, *EFFORTS):
-            raise _error("think", self.think, f"true, false, {', '.join(EFFORTS)}")
-        if self.dry_whole_words not in (True, False):
-            raise _error("dry_whole_words", self.dry_whole_words, "true or false")
+        for name, (choices, allowed) in CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise _error(name, value, allowed)
         for name in ("stop", "dry_breakers", "bad_words", "sampler_order", "choice", "tools"):
             self._check_texts(name)
         if wrong := [name for name in self.sampler_order if name not in ORDER]:
@@ -232,17 +231,9 @@ class Options:
         for name, (low, high) in BEAM_NUMBERS.items():
             if not _is_number(value := getattr(self, name)) or not low <= value <= high:
                 raise _error(name, value, f"from {low} to {high}")
-        if self.early_stopping not in (True, False, "never"):
-            raise _error("early_stopping", self.early_stopping, "true, false or never")
-        if self.beam_sampling not in (True, False):
-            raise _error("beam_sampling", self.beam_sampling, "true or false")
         for name in ("json_schema", "regex", "grammar"):
             if not ((value := getattr(self, name)) is None or (isinstance(value, str) and value.strip())):
                 raise _error(name, value, "a text that is not empty")
-        if self.speculate not in (None, True, False):
-            raise _error("speculate", self.speculate, "true or false")
-        if self.json_object not in (True, False):
-            raise _error("json_object", self.json_object, "true or false")
         self._check_logit_bias()
 
     @property
@@ -291,6 +282,13 @@ WHOLE = {
 """The least and the most of the other numbers, and both in words."""
 ALWAYS = ("n", "num_beams", "num_beam_groups")
 """Those of them that are always given."""
+CHOICES: Mapping[str, tuple[Iterable[object], str]] = {
+    "think": ((None, True, False, *EFFORTS), f"true, false, {', '.join(EFFORTS)}"),
+    "speculate": ((None, True, False), "true or false"),
+    "early_stopping": ((True, False, "never"), "true, false or never"),
+    **dict.fromkeys(("dry_whole_words", "beam_sampling", "json_object"), ((True, False), "true or false")),
+}
+"""What those may be that are no numbers, and the same in words."""
 BEAM_NUMBERS = {"length_penalty": (-10, 10), "diversity_penalty": (0, 1000)}
 """The least and the most of what beams are scored by."""
 
