@@ -186,16 +186,12 @@ class Beams:
         """How a beam has ended, if it has."""
         if beam.drawn and beam.drawn.token in self.row.end:
             return "stop"
-        if beam.constraint and self._completes(beam):
+        # The constraint is the parent's, from which other beams go on.
+        if beam.constraint and beam.constraint.copy().ends([drawn.token for drawn in beam.path]):
             return "stop"
         if self.row.stops.eager and self._stops(beam):
             return "stop"
         return "length" if self.length >= self.row.limit else None
-
-    def _completes(self, beam: Beam) -> bool:
-        """Whether a beam is all that its constraint wants."""
-        constraint = beam.constraint and beam.constraint.copy()  # the parent's, from which other beams go on
-        return bool(constraint and constraint.ends([drawn.token for drawn in beam.path]))
 
     def _stops(self, beam: Beam) -> bool:
         """Whether a beam's text has come to a stop string."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from chatapp.generation.decoding.constraint import Constraint, Continued, Following
-from chatapp.generation.decoding.grammar import Grammar, Vocabulary, is_schema, write_rules
+from chatapp.generation.decoding.grammar import Grammar, Vocabulary, check_schema, write_rules
 from chatapp.generation.options import OptionError, Options
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.generation.text.tools import LENIENT, Function, describe_calls
@@ -153,5 +153,5 @@ def read_function(tool: dict[str, Any]) -> Function:  # Any: JSON
     """A function of the options; one whose schema no grammar can be made of takes any object."""
     told = tool["function"]
     parameters = told.get("parameters")
-    usable = parameters if isinstance(parameters, dict) and is_schema(parameters | LENIENT) else {"type": "object"}
-    return Function(told["name"], None, usable)
+    usable = isinstance(parameters, dict) and not check_schema(parameters | LENIENT)
+    return Function(told["name"], None, parameters if usable else {"type": "object"})

@@ -47,18 +47,13 @@ def write_grammar(options: Options, name: str) -> str:
         except RecursionError:
             raise OptionError("json_schema has too many parts in each other; make it flatter", name) from None
     if name == "choice":
-        return LLMatcher.grammar_from_lark("start: " + " | ".join(map(_quote, value)))
+        return LLMatcher.grammar_from_lark(f"start: {' | '.join(json.dumps(one, ensure_ascii=False) for one in value)}")
     grammar = LLMatcher.grammar_from_regex(value) if name == "regex" else LLMatcher.grammar_from_lark(value)
     failed, messages = LLMatcher.validate_grammar_with_warnings(grammar)
     if failed:
         described = _describe_regex(messages[0]) if name == "regex" else _describe(messages[0])
         raise OptionError(f"{name} {described}", name)
     return grammar
-
-
-def _quote(text: str) -> str:
-    """A text as Lark spells it."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _read_schema(text: str) -> Any:  # Any: JSON
@@ -74,7 +69,7 @@ def _write_schema(schema: Any) -> str:  # Any: JSON
         raise OptionError(f"json_schema must be an object, true or false, not {json.dumps(schema)[:40]}", "json_schema")
     if schema is True:  # as an object, to which the white space can be added
         schema = {}
-    if wrong := _check_schema(schema):
+    if wrong := check_schema(schema):
         if "recursion limit" in wrong:  # what Python could still read is too much for llguidance
             raise RecursionError
         place, message = _find_place(schema, wrong)
@@ -89,12 +84,7 @@ def write_rules(start: str, **schemas: dict[str, Any]) -> str:  # Any: JSON
     return LLMatcher.grammar_from_lark("\n".join([f"start: {start}", r"BLANKS: /[ \n]{1,4}/", *rules]))
 
 
-def is_schema(schema: dict[str, Any]) -> bool:  # Any: JSON
-    """Whether a grammar can be made of a schema."""
-    return not _check_schema(schema)
-
-
-def _check_schema(schema: dict[str, Any] | bool) -> str:  # Any: JSON
+def check_schema(schema: dict[str, Any] | bool) -> str:  # Any: JSON
     """What is wrong with a schema; empty, if nothing is."""
     failed, messages = LLMatcher.validate_grammar_with_warnings(LLMatcher.grammar_from_json_schema(json.dumps(schema)))
     return _join_lines(messages[0]).partition(" while processing ")[0] if failed else ""
@@ -108,7 +98,7 @@ def _find_place(schema: Any, message: str) -> tuple[str, str]:  # Any: JSON
         found = False
         for path, inner in _list_parts(part):
             whole = {**known, **inner} if isinstance(inner, dict) else inner
-            wrong = _check_schema(whole)
+            wrong = check_schema(whole)
             if wrong == message or (wrong.startswith(IMPOSSIBLE) and message.startswith(IMPOSSIBLE)):
                 place, part, message, found = f"{place}/{path}", inner, wrong, True
                 break

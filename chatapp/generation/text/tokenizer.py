@@ -7,11 +7,10 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
@@ -76,8 +75,9 @@ class Tokenizer:
         """Ids that the tokenizer puts before and after every text, such as <s> and </s>."""
         decoder = json.loads(self.vocabulary.decoder.__getstate__()) if self.vocabulary.decoder else {}
         self.byte_level = decoder.get("type") == "ByteLevel"
-        self._byte_fallback = any(part["type"] == "ByteFallback" for part in decoder.get("decoders", ()))
-        self.spells_bytes = self.byte_level or _joins_plainly(decoder)
+        parts = {part["type"] for part in decoder.get("decoders", [decoder] if decoder else [])}
+        self._byte_fallback = "ByteFallback" in parts
+        self.spells_bytes = self.byte_level or (bool(parts) and PLAIN.issuperset(parts))
         """Whether a text is the bytes of its tokens, one after the other."""
         self.bytes_of: Callable[[int], bytes | None] = cache(self._find_bytes)
         """The bytes that a token stands for, when it stands for bytes and not for characters."""
@@ -285,12 +285,6 @@ def _open(path: Path, folder: Path) -> tokenizers.Tokenizer:
 
 PLAIN = frozenset(("ByteFallback", "Fuse", "Metaspace", "Replace", "Strip"))
 """The parts of decoders that only turn SentencePiece's spaces and bytes into real ones."""
-
-
-def _joins_plainly(decoder: Mapping[str, Any]) -> bool:  # Any: JSON
-    """Whether a decoder puts nothing between tokens."""
-    parts = decoder.get("decoders", [decoder] if decoder else [])
-    return bool(parts) and PLAIN.issuperset(part["type"] for part in parts)
 
 
 def _encode_aside(vocabulary: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
