@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 from weakref import WeakSet
 
 import numpy as np
@@ -57,14 +56,6 @@ def open_runtime(graph: Path, config: Mapping[str, str], *, optimised: bool = Tr
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-class Watch(Protocol):
-    """Who tells what others do with the cores."""
-
-    start: float
-
-    def cores(self) -> float: ...
-
-
 class Session(CachedSession):
     """A loaded decoder; keys and values stay in buffers shared by past and present.
 
@@ -90,7 +81,7 @@ class Session(CachedSession):
         self.load(ALONE)
         runtime = self.runtime
         self.patience = max(LOOK, 5 * (time.monotonic() - start))
-        self.neighbours: Watch = Neighbours()
+        self.neighbours = Neighbours()
         self.computing = 0.0
         """Seconds spent in the runtime since the last look at the neighbours."""
         self.inputs: dict[str, Sequence[int]] = {i.name: i.shape for i in runtime.get_inputs()}

@@ -2,8 +2,10 @@
 
 import time
 
+from backends.processor import Neighbours
 
-class Crowd:
+
+class Crowd(Neighbours):
     """Neighbours who use as many cores as they are told."""
 
     def __init__(self, cores: float):
