@@ -22,17 +22,7 @@ from backends.coreml.inputs import (
     stacked_shape,
 )
 from backends.coreml.tools import Function, Program, Var, mb, types
-from backends.decoder import (
-    Activation,
-    Attention,
-    Decoder,
-    ExpertMatrices,
-    Norms,
-    Quantized,
-    Rope,
-    Weight,
-    Weights,
-)
+from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
 from backends.errors import foreign
 from backends.forward import Attending, encode, forward
 

@@ -1,10 +1,10 @@
 """ONNX graphs as they grow: nodes, and constants written to the data file as they come."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -21,6 +21,7 @@ TYPES = {
 }
 Attribute = Any
 """Numbers, strings and lists of them; the types of `onnx` do not say which."""
+Built = TypeVar("Built")
 IR_VERSIONS = {17: 8, 21: 10, 24: 11}
 """Of files, by the operations that they may have."""
 PAGE = 4096
@@ -40,6 +41,7 @@ class Graph:
         self.made = 0
         """Nodes so far, in all graphs and branches: it makes names of their outputs."""
         self.constants: dict[str, onnx.TensorProto] = {}
+        self.shared: dict[Hashable, Any] = {}
         self.data = (folder / "model.data").open("wb")
 
     def __enter__(self) -> "Graph":
@@ -66,6 +68,13 @@ class Graph:
         self.nodes.append(helper.make_node(kind, inputs, outputs, None, None, domain, **attributes))
         self.made += 1
         return outputs
+
+    def once(self, key: Hashable, build: Callable[[], Built]) -> Built:
+        """What several layers share is built by the first."""
+        if key not in self.shared:
+            self.shared[key] = build()
+        found: Built = self.shared[key]
+        return found
 
     def choose(
         self, condition: str, then: Callable[[], list[str]], otherwise: Callable[[], list[str]], outputs: list[str]
@@ -158,7 +167,7 @@ class Graph:
         helper.set_model_props(model, facts or {})
         self.data.flush()
         onnx.save(model, self.folder / f"{name}.onnx")
-        self.nodes = []
+        self.nodes, self.shared = [], {}
 
 
 def placed(tensor: onnx.TensorProto, offset: int, length: int) -> onnx.TensorProto:

@@ -61,8 +61,6 @@ class Ops:
         self.rows: Rows | None = Rows(graph)
         """What attends in another way for a single token; None where there is to be one way only."""
         self.node, self.constant, self.numbers = graph.node, graph.constant, graph.numbers
-        self.biases: dict[str | tuple[float, ...], str] = {}
-        self.parts: dict[str, list[str]] = {}
         self.blocks, self.in_bytes, self.windows = blocks, in_bytes, windows or [0] * len(decoder.layers)
 
     def embed(self, table: Weight, index: str) -> str:
@@ -98,10 +96,11 @@ class Ops:
         return self.node("Concat", x, y, axis=-1)
 
     def part(self, x: str, index: int, count: int) -> str:
-        if x not in self.parts:
+        def parts() -> list[str]:
             names = [f"{x}_{place}" for place in range(count)]
-            self.parts[x] = self.graph.node_with("Split", [x], names, axis=-1, num_outputs=count)
-        return self.parts[x][index]
+            return self.graph.node_with("Split", [x], names, axis=-1, num_outputs=count)
+
+        return self.graph.once(("parts", x), parts)[index]
 
     def multiply(self, x: str, y: str) -> str:
         return self.node("Mul", x, y)
@@ -113,7 +112,11 @@ class Ops:
         if a.kv_layer is not None:
             k = v = self.no_keys(q, a)
             past = [f"present_key_{a.kv_layer}", f"present_value_{a.kv_layer}"]
-        added = self.by_bucket(a, bias) if bias else self.alibi(a.alibi) if a.alibi else ""
+        added = ""
+        if bias:
+            added = self.graph.once(bias.name, lambda: self.by_bucket(a, bias))
+        elif a.alibi:
+            added = self.graph.once(a.alibi, lambda: self.alibi(a.alibi))
         newest, length = ends_of(self.windows[layer])
         inputs: dict[str, str] = dict(
             query=q, key=k, value=v, past_key=past[0], past_value=past[1],
@@ -255,23 +258,19 @@ class Ops:
         return self.constant(f"{name}_{hash(rope)}", table)
 
     def alibi(self, slopes: tuple[float, ...]) -> str:
-        """slope * (key - query), (1, heads, T, S), once for all layers."""
-        if slopes not in self.biases:
-            distance = self.node("Cast", self.distance(), to=TensorProto.FLOAT)
-            slope = self.constant(f"slopes_{len(self.biases)}", np.array(slopes, np.float32)[None, :, None, None])
-            self.biases[slopes] = self.node("Mul", slope, distance)
-        return self.biases[slopes]
+        """slope * (key - query), (1, heads, T, S)."""
+        distance = self.node("Cast", self.distance(), to=TensorProto.FLOAT)
+        slope = self.constant(f"slopes_{hash(slopes)}", np.array(slopes, np.float32)[None, :, None, None])
+        return self.node("Mul", slope, distance)
 
     def by_bucket(self, a: Attention, bias: Weight) -> str:
-        """What the table has for each distance, (1, heads, T, S), once for all layers."""
-        if bias.name not in self.biases:
-            assert isinstance(bias.values, np.ndarray)  # never rounded
-            last = len(a.buckets) - 1
-            table = self.constant(bias.name, bias.values[list(a.buckets[::-1])].T[None])  # (1, heads, distances)
-            here = self.node("Add", self.distance(), self.graph.number(last if a.causal else last // 2))
-            place = self.node("Clip", here, self.graph.number(0), self.graph.number(last))
-            self.biases[bias.name] = self.node("Gather", table, place, axis=2)
-        return self.biases[bias.name]
+        """What the table has for each distance, (1, heads, T, S)."""
+        assert isinstance(bias.values, np.ndarray)  # never rounded
+        last = len(a.buckets) - 1
+        table = self.constant(bias.name, bias.values[list(a.buckets[::-1])].T[None])  # (1, heads, distances)
+        here = self.node("Add", self.distance(), self.graph.number(last if a.causal else last // 2))
+        place = self.node("Clip", here, self.graph.number(0), self.graph.number(last))
+        return self.node("Gather", table, place, axis=2)
 
     def distance(self) -> str:
         """key - query, (T, S)."""

@@ -28,13 +28,7 @@ class Rows:
     """
 
     def __init__(self, graph: Graph):
-        self.graph, self.node, self.numbers = graph, graph.node, graph.numbers
-        self.shared: dict[str, str] = {}
-
-    def once(self, name: str, build: Callable[[], str]) -> str:
-        if name not in self.shared:
-            self.shared[name] = build()
-        return self.shared[name]
+        self.graph, self.node, self.numbers, self.once = graph, graph.node, graph.numbers, graph.once
 
     def attend(
         self,

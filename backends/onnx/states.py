@@ -2,16 +2,7 @@
 
 import numpy as np
 
-from backends.decoder import (
-    NEAR_ZERO,
-    Decoder,
-    DeltaNet,
-    Mamba,
-    MatrixState,
-    ShortConvolution,
-    StateWeights,
-    Weight,
-)
+from backends.decoder import NEAR_ZERO, Decoder, DeltaNet, Mamba, MatrixState, ShortConvolution, StateWeights, Weight
 from backends.onnx.graph import FUSED, Graph
 
 

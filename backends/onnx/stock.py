@@ -26,11 +26,6 @@ class Ops(Attending[str], lowering.Ops):
 
     tokens, positions = "input_ids", "position_ids"
 
-    def __init__(self, decoder: Decoder, graph: Graph):
-        super().__init__(decoder, graph)
-        self.turns: dict[Rope, list[str]] = {}
-        self.masks: dict[object, str] = {}
-
     def norm(self, x: str, weight: Weight) -> str:
         if self.decoder.norm == "layer":
             return super().norm(x, weight)
@@ -56,7 +51,8 @@ class Ops(Attending[str], lowering.Ops):
         k, v = self.repeated(k, a), self.repeated(v, a)
         scores = self.scale(self.node("MatMul", q, self.node("Transpose", k, perm=[0, 1, 3, 2])), a.scale)
         scores = self.softcap(scores, a.softcap) if a.softcap else scores
-        shares = self.node("Softmax", self.node("Add", scores, self.mask(a)), axis=-1)
+        mask = self.graph.once((a.window, a.alibi), lambda: self.mask(a))
+        shares = self.node("Softmax", self.node("Add", scores, mask), axis=-1)
         return self.joined(self.node("MatMul", shares, v))
 
     def make_heads(self, qkv: str, layer: int, norms: Norms) -> list[str]:
@@ -96,15 +92,13 @@ class Ops(Attending[str], lowering.Ops):
         return self.node("Reshape", spread, self.numbers(0, a.heads, -1, a.head_dim))
 
     def rotate(self, x: str, rope: Rope) -> str:
-        if rope not in self.turns:
-            self.turns[rope] = self.cos_and_sin(rope)
-        cos, sin = self.turns[rope]
+        cos, sin = self.graph.once(rope, lambda: self.cos_and_sin(rope))
         first, second = self.halves(x)
         turned = self.node("Concat", self.node("Neg", second), first, axis=-1)
         return self.node("Add", self.node("Mul", x, cos), self.node("Mul", turned, sin))
 
     def cos_and_sin(self, rope: Rope) -> list[str]:
-        """(B, 1, T, head_dim) each, once for all layers."""
+        """(B, 1, T, head_dim) each."""
         places = self.node("Unsqueeze", self.node("Cast", self.positions, to=TensorProto.FLOAT), self.numbers(1, 3))
         frequencies = self.constant(f"frequencies_{hash(rope)}", np.tile(rope.inverse_frequencies, 2))
         angle = self.node("Mul", places, frequencies)
@@ -112,12 +106,7 @@ class Ops(Attending[str], lowering.Ops):
         return [self.node("Mul", self.node(kind, angle), amplitudes) for kind in ("Cos", "Sin")]
 
     def mask(self, a: Attention) -> str:
-        """What is added to the scores, (B, 1 or heads, T, S), once for layers that are alike."""
-        if (a.window, a.alibi) not in self.masks:
-            self.masks[a.window, a.alibi] = self.build_mask(a)
-        return self.masks[a.window, a.alibi]
-
-    def build_mask(self, a: Attention) -> str:
+        """What is added to the scores, (B, 1 or heads, T, S)."""
         zero, one = self.graph.number(0), self.graph.number(1)
         count = self.node("Gather", self.node("Shape", self.tokens), one)
         total = self.node("Gather", self.node("Shape", "attention_mask"), one)

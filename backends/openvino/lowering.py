@@ -11,17 +11,7 @@ from openvino import PartialShape, Type
 from openvino import opset15 as op
 from openvino.utils.node_factory import NodeFactory
 
-from backends.decoder import (
-    Activation,
-    Attention,
-    Decoder,
-    ExpertMatrices,
-    Norms,
-    Quantized,
-    Rope,
-    Weight,
-    Weights,
-)
+from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
 from backends.forward import Attending, encode, forward, refuse_states
 from backends.openvino.experts import Mixture, clamped_gate
 from backends.openvino.matrix import matrix, rows
