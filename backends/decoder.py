@@ -1,6 +1,6 @@
 """What a decoder is: its sizes, how its layers attend, keep states and choose experts, and its weights."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -330,6 +330,15 @@ class Weight:
         scaled = replace(values, scales=values.scales * by) if isinstance(values, Quantized) else None
         bias = None if bias is None else np.asarray(bias, np.float32) * by
         return Weight(self.name, scaled or np.asarray(values, np.float32) * by, bias)
+
+    def with_rows(self, change: Callable[[np.ndarray], np.ndarray], suffix: str = "") -> "Weight":
+        """The same with other rows, those of scales, zero points and the bias with them; `suffix` ends its name."""
+        values, bias = self.values, None if self.bias is None else change(self.bias)
+        if not isinstance(values, Quantized):
+            return Weight(self.name + suffix, change(values), bias)
+        zeros = None if values.zero_points is None else change(values.zero_points)
+        changed = replace(values, values=change(values.values), scales=change(values.scales), zero_points=zeros)
+        return Weight(self.name + suffix, changed, bias)
 
 
 Norms = tuple[Weight, ...]

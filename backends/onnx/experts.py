@@ -1,7 +1,6 @@
 """Mixtures of experts with ONNX Runtime's own kernels, which read only the experts that some token chose."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,19 +121,7 @@ def gating(experts: Experts) -> Attributes:
 def ordered(part: ExpertMatrices) -> Iterator[Weight]:
     """Yield the matrices; the rows of a gate and of what it gates in turn, as the kernels take them."""
     for weight in part:
-        yield in_turn(weight) if part.role == "gate_up_proj" else weight
-
-
-def in_turn(weight: Weight) -> Weight:
-    """A matrix of gates and what they gate with the rows of both in turn."""
-    values, bias = weight.values, weight.bias
-    if not isinstance(values, Quantized):
-        values = alternated(values)
-    else:
-        zeros = None if values.zero_points is None else alternated(values.zero_points)
-        numbers, scales = alternated(values.values), alternated(values.scales)
-        values = replace(values, values=numbers, scales=scales, zero_points=zeros)
-    return Weight(weight.name, values, None if bias is None else alternated(bias))
+        yield weight.with_rows(alternated) if part.role == "gate_up_proj" else weight
 
 
 def alternated(rows: np.ndarray) -> np.ndarray:

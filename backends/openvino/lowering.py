@@ -14,7 +14,7 @@ from openvino.utils.node_factory import NodeFactory
 from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
 from backends.forward import Attending, encode, forward, refuse_states
 from backends.openvino.experts import Mixture, clamped_gate
-from backends.openvino.matrix import matrix, rows
+from backends.openvino.matrix import matrix
 from backends.openvino.nodes import Node, integers, named, number, outputs, parameter, scalar, vector
 from backends.openvino.runtime import UNSEEN, Facts
 from backends.openvino.weights_file import WeightsFile
@@ -265,12 +265,9 @@ def repeat(x: Node, a: Attention) -> Node:
 
 def halves(weight: Weight) -> list[Weight]:
     """A matrix of gates and what they gate as two matrices."""
-    values, bias = weight.values, weight.bias
-    size = len(values.scales if isinstance(values, Quantized) else values) // 2
-    parts = {"gate": slice(0, size), "up": slice(size, 2 * size)}
     return [
-        Weight(f"{weight.name}.{name}", rows(values, part), None if bias is None else bias[part])
-        for name, part in parts.items()
+        weight.with_rows(lambda rows: rows[: len(rows) // 2], ".gate"),
+        weight.with_rows(lambda rows: rows[len(rows) // 2 :], ".up"),
     ]
 
 

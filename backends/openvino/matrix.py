@@ -45,14 +45,6 @@ def shapes(values: Quantized) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (rows, *several, values.block), (rows, *several, 1)
 
 
-def rows(values: np.ndarray | Quantized, part: slice) -> np.ndarray | Quantized:
-    """Some rows of a matrix."""
-    if not isinstance(values, Quantized):
-        return values[part]
-    zero_points = None if values.zero_points is None else values.zero_points[part]
-    return replace(values, values=values.values[part], scales=values.scales[part], zero_points=zero_points)
-
-
 def stack(part: ExpertMatrices, file: WeightsFile) -> Node:
     """A constant (experts, out, in) with the matrices of all experts, of which one at a time is in memory."""
     first = part[0].values
