@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from backends import BackendError, Batch, KeyValues, Placement, Top, check_call, check_rewind
+from backends import BackendError, Batch, KeyValues, Placement, Top, check_call, check_parents, check_rewind
 
 
 class CachedSession:
@@ -23,6 +23,8 @@ class CachedSession:
     """With an encoder: what stands before the answer's first token."""
     cached = 0
     """Tokens that the decoder sees in every row."""
+    held_rows = 0
+    """Rows that the cache has, or had when it was emptied."""
     read_ahead = 0
     """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
     expected = 0
@@ -33,9 +35,8 @@ class CachedSession:
         return self.cached + self.read_ahead
 
     @property
-    @abstractmethod
     def batch(self) -> int:
-        """Rows in the cache; 0 while it is empty."""
+        return self.held_rows if self.cached else 0
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
@@ -45,7 +46,7 @@ class CachedSession:
             self.read(tokens)
             tokens, ahead = np.full((batch, 1), self.start_token), count - 1
         logits = self.extend(tokens, last)
-        self.cached, self.read_ahead = self.cached + tokens.shape[1], ahead
+        self.cached, self.read_ahead, self.held_rows = self.cached + tokens.shape[1], ahead, batch
         return logits
 
     @abstractmethod
@@ -55,9 +56,14 @@ class CachedSession:
     def read(self, prompt: np.ndarray) -> None:
         """Let the encoder, where there is one, read prompts (batch, count)."""
 
-    @abstractmethod
     def reorder(self, parents: Sequence[int]) -> None:
-        """Let row i continue what row `parents[i]` was."""
+        check_parents(parents, self.batch)
+        self.take_rows(list(parents))
+        self.held_rows = len(parents)
+
+    @abstractmethod
+    def take_rows(self, parents: list[int]) -> None:
+        """Let row i of the cache be what row `parents[i]` was."""
 
     def expect(self, length: int) -> None:
         """The parts of a text are read next, up to `length` tokens: what makes room for it at once copies nothing."""

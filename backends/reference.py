@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from backends import Batch, KeyValues, Placement, check_batch, check_parents
+from backends import Batch, KeyValues, Placement, check_batch
 from backends.cached import CachedSession
 from backends.decoder import (
     NEAR_ZERO,
@@ -354,10 +354,6 @@ class Range(CachedSession):
         self.memory: Cache = []
         """Keys and values of the prompt, where an encoder has read it."""
 
-    @property
-    def batch(self) -> int:
-        return len(self.cache[0][0]) if self.cached else 0
-
     def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         if not self.cached:
             self.cache = empty(self.decoder, len(tokens))
@@ -384,10 +380,8 @@ class Range(CachedSession):
             if a.recurrence:
                 self.cache[i] = states[f"tokens_{i}"], states[f"state_{i}"]
 
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(parents, self.batch)
-        self.cache = [(k[list(parents)], v[list(parents)]) for k, v in self.cache]
-        self.memory = [(k[list(parents)], v[list(parents)]) for k, v in self.memory]
+    def take_rows(self, parents: list[int]) -> None:
+        self.cache, self.memory = ([(k[parents], v[parents]) for k, v in each] for each in (self.cache, self.memory))
 
     def export(self, row: int) -> KeyValues | None:
         if self.whole_prompts or self.border or self.decoder.recurrent:
@@ -396,7 +390,7 @@ class Range(CachedSession):
         return {f"{kind}_{i}": x[row] for i, pair in pairs for kind, x in zip(("key", "value"), pair, strict=True)}
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
-        self.cached = len(tokens)
+        self.cached, self.held_rows = len(tokens), 1
         self.cache = [
             (found[f"key_{i}"][None, :, : len(tokens)], found[f"value_{i}"][None, :, : len(tokens)])
             for i in range(len(self.decoder.layers))

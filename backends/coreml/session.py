@@ -6,7 +6,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from backends import Placement, check_parents
+from backends import Placement
 from backends.cached import CachedSession
 from backends.coreml.inputs import KINDS, Inputs, Package, stacked_shape
 from backends.coreml.packages import contents
@@ -75,12 +75,7 @@ class RowsSession(CachedSession, Generic[Row]):
     rows: list[Row]
     rows_apart = True
 
-    @property
-    def batch(self) -> int:
-        return len(self.rows) if self.cached else 0
-
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(parents, self.batch)
+    def take_rows(self, parents: list[int]) -> None:
         self.rows = [
             self.rows[parent].copy(self.cached) if parent in parents[:i] else self.rows[parent]
             for i, parent in enumerate(parents)

@@ -1,14 +1,13 @@
 """Run a decoder that optimum or transformers.js exported: its caches go in as inputs and come out as outputs."""
 
 import re
-from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 
-from backends import BackendError, Placement, check_parents
+from backends import BackendError, Placement
 from backends.cached import CachedSession
 from backends.errors import foreign
 from backends.onnx.session import ALONE, open_runtime
@@ -44,12 +43,7 @@ class PrebuiltSession(CachedSession):
         self.inputs = set(inputs)
         self.context_length, self.vocab_size = export.context_length, outputs["logits"].shape[-1]
         self.placement = Placement("onnx", "cpu", PRECISION)
-        self.rows = 0
         self.cache: list[onnxruntime.OrtValue] = []
-
-    @property
-    def batch(self) -> int:
-        return self.rows if self.cached else 0
 
     def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         batch, count = tokens.shape
@@ -70,7 +64,6 @@ class PrebuiltSession(CachedSession):
         feeds |= dict(zip(self.past, self.cache, strict=True))
         with foreign("ONNX Runtime failed"):
             logits, *self.cache = self.runtime.run_with_ort_values(["logits", *self.presents], feeds)
-        self.rows = batch
         return np.asarray(logits.numpy()[:, -last:], np.float32)
 
     def rewind(self, length: int) -> None:
@@ -79,10 +72,8 @@ class PrebuiltSession(CachedSession):
         if length < before:
             self.change(np.s_[:, :, :length])
 
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(parents, self.batch)
-        self.change(np.s_[list(parents)])
-        self.rows = len(parents)
+    def take_rows(self, parents: list[int]) -> None:
+        self.change(np.s_[parents])
 
     def change(self, part: object) -> None:
         """Keep a part of every cache."""

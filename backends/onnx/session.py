@@ -10,7 +10,7 @@ from weakref import WeakSet
 import numpy as np
 import onnxruntime
 
-from backends import Batch, KeyValues, Placement, check_call, check_parents
+from backends import Batch, KeyValues, Placement, check_call
 from backends.buffers import UNUSED
 from backends.cached import CachedSession
 from backends.errors import foreign
@@ -146,10 +146,6 @@ class Session(CachedSession):
             return facts.st_ino, facts.st_mtime_ns
         return None
 
-    @property
-    def batch(self) -> int:
-        return self.rows if self.cached else 0
-
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
         if batch > 1 and count > 1 and self.length:  # GroupQueryAttention refuses
@@ -257,12 +253,11 @@ class Session(CachedSession):
         if not self.cached and self.held == "bytes_":
             self.held, self.cache, self.buffers, self.rows, self.capacity, self.steps = "past_", {}, {}, 0, 0, {}
 
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(parents, self.batch)
-        if list(parents) == list(range(self.rows)):
+    def take_rows(self, parents: list[int]) -> None:
+        if parents == list(range(self.rows)):
             return
         if self.memory:
-            self.memory, self.steps = {name: values[list(parents)] for name, values in self.memory.items()}, {}
+            self.memory, self.steps = {name: values[parents] for name, values in self.memory.items()}, {}
         if self.has_room(len(parents)):
             self.move(parents)
         else:
@@ -319,7 +314,7 @@ class Session(CachedSession):
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         self.rewind(0)
         self.reserve(1, len(tokens))
-        self.cached, self.top, self.holds.begin = len(tokens), None, read_begin(found)
+        self.cached, self.held_rows, self.top, self.holds.begin = len(tokens), 1, None, read_begin(found)
         for name, values in self.cache.items():
             part = self.parts(name)[-1]
             values[0, :, part] = found[name][:, : part.stop - part.start]

@@ -1,6 +1,6 @@
 """Run a lowered decoder where every shape must be fixed, as on an NPU: padded parts, caches kept here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +9,6 @@ import openvino
 from openvino import Tensor, Type
 from openvino import opset15 as op
 
-from backends import check_parents
 from backends.cached import CachedSession
 from backends.openvino.nodes import integers, named, parameter
 from backends.openvino.runtime import UNSEEN, compile_model, infer, placement, properties, read_facts
@@ -51,10 +50,6 @@ class FixedSession(CachedSession):
         """Keys and values by name, each (B, kv_heads, context_length, head_dim)."""
         self.memory: dict[str, np.ndarray] = {}
         """The same of the prompt that the encoder has read, by the decoder's names for it."""
-
-    @property
-    def batch(self) -> int:
-        return len(next(iter(self.cache.values()))) if self.cached else 0
 
     def empty(self, rows: int) -> dict[str, np.ndarray]:
         return {name: np.zeros((rows, *shape[1:]), np.float32) for name, shape in self.shapes.items()}
@@ -106,10 +101,9 @@ class FixedSession(CachedSession):
         logits: np.ndarray = request.get_tensor("logits").data[0, 0]
         return logits
 
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(parents, self.batch)
+    def take_rows(self, parents: list[int]) -> None:
         self.cache, self.memory = (
-            {name: buffer[list(parents)] for name, buffer in kept.items()} for kept in (self.cache, self.memory)
+            {name: buffer[parents] for name, buffer in kept.items()} for kept in (self.cache, self.memory)
         )
 
 

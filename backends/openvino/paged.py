@@ -10,7 +10,7 @@ from weakref import WeakSet
 import numpy as np
 from openvino import InferRequest, Shape, Tensor
 
-from backends import Batch, KeyValues, check_batch, check_parents
+from backends import Batch, KeyValues, check_batch
 from backends.buffers import UNUSED, give_back, give_back_file, zeros
 from backends.cached import CachedSession
 from backends.openvino.paging import page, seen
@@ -100,10 +100,6 @@ class PagedSession(CachedSession):
         """Tokens cached in each row."""
         return [self.length] * len(self.rows)
 
-    @property
-    def batch(self) -> int:
-        return len(self.rows) if self.length else 0
-
     def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         batch, count = tokens.shape
         if not self.cached:
@@ -180,8 +176,7 @@ class PagedSession(CachedSession):
         self.owned = 0
         self.holds.go_back(length)
 
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(parents, self.batch)
+    def take_rows(self, parents: Sequence[int]) -> None:
         self.rows, self.owned = [list(self.rows[parent]) for parent in parents], 0
 
     def export(self, row: int) -> KeyValues | None:
@@ -205,7 +200,7 @@ class PagedSession(CachedSession):
         self.rows = [[]]
         self.own([len(tokens)])
         self.fill(self.rows[0], found)
-        self.cached, self.holds.begin = len(tokens), read_begin(found)
+        self.cached, self.held_rows, self.holds.begin = len(tokens), 1, read_begin(found)
 
     def fill(self, pages: Sequence[int], found: KeyValues) -> None:
         """Copy what was exported into pages."""
@@ -266,7 +261,7 @@ class PagedBatch(PagedSession):
         return logits
 
     def reorder(self, parents: Sequence[int]) -> None:
-        self.rows, self.owned = [list(self.rows[parent]) for parent in parents], 0
+        self.take_rows(parents)
         self.counts = [self.counts[parent] for parent in parents]
         self.begun = [self.begun[parent] for parent in parents]
 

@@ -1,12 +1,11 @@
 """Run a decoder that optimum-intel or OpenVINO's own repositories exported: its caches are states of the runtime."""
 
-from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 
 import numpy as np
 
-from backends import BackendError, Placement, check_parents
+from backends import BackendError, Placement
 from backends.cached import CachedSession
 from backends.errors import foreign
 from backends.openvino.runtime import infer, reason, runtime
@@ -43,10 +42,6 @@ class PrebuiltSession(CachedSession):
         self.parents = np.zeros(1, np.int32)
         """The row of the runtime's cache that each row continues."""
 
-    @property
-    def batch(self) -> int:
-        return len(self.parents) if self.cached else 0
-
     def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         batch, count = tokens.shape
         if not self.cached:
@@ -69,9 +64,8 @@ class PrebuiltSession(CachedSession):
         visible = np.flatnonzero(self.seen)
         self.seen[visible[length:]] = 0
 
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(parents, self.batch)
-        self.parents = self.parents[list(parents)]
+    def take_rows(self, parents: list[int]) -> None:
+        self.parents = self.parents[parents]
 
 
 def properties(device: str) -> dict[str, str]:

@@ -1,13 +1,11 @@
 """Run a lowered decoder whose caches are states of the runtime."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import openvino
 from openvino import Tensor
 
-from backends import check_parents
 from backends.buffers import give_back_file
 from backends.cached import CachedSession
 from backends.openvino.runtime import WEIGHTS, compile_model, infer, placement, properties, read_facts
@@ -49,10 +47,6 @@ class StatefulSession(CachedSession):
         self.token_bytes = sum(int(each.state.byte_size) for each in self.request.query_state())
         self.rewind(0)
 
-    @property
-    def batch(self) -> int:
-        return len(self.parents) if self.cached else 0
-
     def read(self, prompt: np.ndarray) -> None:
         infer(self.encoder, {"prompt": prompt})
         ports = self.encoder.model_outputs
@@ -86,10 +80,9 @@ class StatefulSession(CachedSession):
             state.state = Tensor(np.ascontiguousarray(state.state.data[:, :, seen]))
         self.slots = self.slots[seen]
 
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(parents, self.batch)
-        self.parents = self.parents[list(parents)]
-        self.remember({name: values[list(parents)] for name, values in self.memory.items()})
+    def take_rows(self, parents: list[int]) -> None:
+        self.parents = self.parents[parents]
+        self.remember({name: values[parents] for name, values in self.memory.items()})
 
     def remember(self, memory: dict[str, np.ndarray]) -> None:
         """Let the decoder attend to these keys and values, which the encoder calls `read_...`."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backends import Placement, check_parents
+from backends import Placement
 from backends.cached import CachedSession
 
 FACTS = "facts.json"
@@ -48,10 +48,6 @@ class RemoteSession(CachedSession):
         self.placement = Placement(facts.runtime, "server", facts.precision)
         self.caches = dict[str, np.ndarray]()
 
-    @property
-    def batch(self) -> int:
-        return len(next(iter(self.caches.values()))) if self.length else 0
-
     def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         if not self.cached:
             self.caches = empty_caches(self.facts.layers, len(tokens))
@@ -65,9 +61,8 @@ class RemoteSession(CachedSession):
         super().rewind(length)
         self.caches = {name: cache[:, :, : length + 1] for name, cache in self.caches.items()}
 
-    def reorder(self, parents: Sequence[int]) -> None:
-        check_parents(parents, self.batch)
-        self.caches = {name: cache[list(parents)] for name, cache in self.caches.items()}
+    def take_rows(self, parents: list[int]) -> None:
+        self.caches = {name: cache[parents] for name, cache in self.caches.items()}
 
 
 def empty_caches(layers: Sequence[tuple[int, int, int]], batch: int) -> dict[str, np.ndarray]:
