@@ -7,7 +7,7 @@ import numpy as np
 
 from backends import KeyValues, Top, check_batch, check_parents
 from backends.onnx.caches import FIRST_CAPACITY, layer_of, let_go
-from backends.onnx.step import Loaded, RaggedStep
+from backends.onnx.step import Loaded, Step
 from backends.recurrent import AFTER, States
 from backends.sliding import export_begin, first_held, read_begin
 
@@ -25,7 +25,7 @@ class RowsBatch:
         """Of each row the first token that layers with windows hold."""
         self.top: Top | None = None
         self.buffers: dict[str, np.ndarray] = {}
-        self.steps: dict[int, RaggedStep] = {}
+        self.steps: dict[int, Step] = {}
         self.unseen = session.out_of_sight(0)
         """By window: tokens at the beginning of each row's cache that the graph is not shown."""
 
@@ -64,12 +64,12 @@ class RowsBatch:
             cache, states = (
                 {name: values[:rows] for name, values in every.items()} for every in (self.buffers, self.states)
             )
-            self.steps = {rows: RaggedStep(self.session, cache, states, unseen=self.unseen)}
+            self.steps = {rows: Step(self.session, cache, states, unseen=self.unseen)}
         step, places = self.steps[rows], self.places
         by_place = np.empty((rows, 1), np.int64)
         past = np.empty((rows, 1), np.int64)
         by_place[places], past[places, 0] = tokens, self.lengths
-        step.run_rows(by_place, past)
+        step.run(by_place, past)
         self.session.computing += time.monotonic() - start
         self.lengths = [length + 1 for length in self.lengths]
         if self.session.sliding:

@@ -29,8 +29,8 @@ class Loaded(Protocol):
     def sliding(self) -> bool: ...
     def adapt(self) -> None: ...
     def shapes(self, kind: str) -> dict[str, Sequence[int]]: ...
-    def unused(self, *, in_bytes: bool) -> dict[str, np.ndarray]: ...
     def out_of_sight(self, length: int) -> dict[int, int]: ...
+    def unused(self, *, in_bytes: bool) -> dict[str, np.ndarray]: ...
     def make_room(self, name: str, shape: tuple[int, ...]) -> np.ndarray: ...
 
 
@@ -83,33 +83,22 @@ class Step:
             if name in states:  # each operation reads the old one before it writes
                 self.binding.bind_ortvalue_output("new_" + name, value)
 
-    def run(self, tokens: np.ndarray, past: int, first_row: int) -> None:
-        """Run the graph on `tokens` after `past` cached ones, with rotary positions from this row of its table on."""
-        total = past + tokens.shape[1]
-        self.tokens[:] = tokens
-        self.positions[:] = np.arange(past, total)
-        np.add(self.positions, first_row, out=self.rope_positions)
-        self.end(total - 1, total)
-        self.call()
+    def run(self, tokens: np.ndarray, past: np.ndarray | int, first_row: int = 0) -> None:
+        """Run the graph on `tokens` after `past` cached ones, or (rows, 1), where each row has cached others.
 
-    def end(self, newest: np.ndarray | int, length: int) -> None:
-        """Tell the graph where the newest token of each row is, (rows,), and how long the longest row is with it."""
+        Rotary positions are from `first_row` of their table on.
+        """
+        self.tokens[:] = tokens
+        self.positions[:] = past + np.arange(tokens.shape[1])
+        np.add(self.positions, first_row, out=self.rope_positions)
+        newest = self.positions[:, -1]
+        longest = newest.max() + 1
         for window, (last_position, total_length) in self.ends.items():
             last_position[:] = newest - self.unseen[window]
-            total_length[:] = length - self.unseen[window]
+            total_length[:] = longest - self.unseen[window]
+        self.call()
 
     def call(self) -> None:
         """Run the graph on what the arrays hold now."""
         with foreign("ONNX Runtime failed"):
             self.runtime.run_with_iobinding(self.binding)
-
-
-class RaggedStep(Step):
-    """A step of rows that have cached different numbers of tokens."""
-
-    def run_rows(self, tokens: np.ndarray, past: np.ndarray) -> None:
-        """Run the graph on a token for each row, after its `past` ones, (rows, 1)."""
-        self.tokens[:] = tokens
-        self.positions[:] = self.rope_positions[:] = past
-        self.end(past[:, 0], int(past.max()) + 1)
-        self.call()
