@@ -51,7 +51,7 @@ class Ops:
     """Operations on arrays; `memory` is what the decoder knows of a prompt that an encoder has read."""
 
     def __init__(self, decoder: Decoder, tokens: np.ndarray, cache: Cache, last: int, memory: Cache | None = None):
-        past = cached(cache, decoder.layers)
+        past = next((k.shape[2] for (k, _), a in zip(cache, decoder.layers, strict=True) if not a.recurrence), 0)
         self.decoder, self.cache, self.wanted, self.memory = decoder, cache, last, memory or []
         self.tokens = tokens
         self.positions = np.broadcast_to(np.arange(past, past + tokens.shape[1]), tokens.shape)
@@ -325,11 +325,6 @@ def nothing(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, np.
     if isinstance(how, MatrixState):
         sizes, channels = (how.value_heads, how.value_size, how.key_size), how.channels
     return np.zeros((batch, how.width - 1, channels), np.float32), np.zeros((batch, *sizes), np.float32)
-
-
-def cached(cache: Cache, layers: Sequence[Attention]) -> int:
-    """Tokens in a cache, as the layers that attend know."""
-    return next((k.shape[2] for (k, _), a in zip(cache, layers, strict=True) if not a.recurrence), 0)
 
 
 class Session(RereadingSession):

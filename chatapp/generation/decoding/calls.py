@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from chatapp.generation.decoding.constraint import Constraint, Continued, Following
+from chatapp.generation.decoding.constraint import Constraint, Continued, Following, Lenient
 from chatapp.generation.decoding.grammar import Grammar, Vocabulary, check_schema, write_rules
 from chatapp.generation.options import OptionError, Options
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ LONGEST = 400
 """Characters at the beginning of a reply in which a call without a mark may begin."""
 
 
-class Calls(Following):
+class Calls(Following, Lenient):
     """The constraint of a reply that may call functions: free until a call begins, and again when that is whole."""
 
     def __init__(
@@ -58,9 +58,6 @@ class Calls(Following):
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:
         self.follow(tokens)
         return self.begun.forced(tokens[self.place :]) if self.begun else ()
-
-    def ends(self, tokens: Sequence[int]) -> bool:
-        return False  # the model may go on behind a call
 
     def copy(self) -> Calls:
         return Calls(self.vocabulary, self.opener, self.call.copy(), self.thinking, self.names)
