@@ -88,7 +88,9 @@ def mix(
     logits = graph.node("Reshape", logits, graph.numbers(-1, experts.count))  # (N, count)
     plain = experts.plain and bias is None
     shares = "" if plain else routing.shares(logits, bias)
-    how = dict(k=experts.chosen, normalize_routing_weights=1, **gating(experts))
+    how: Attributes = dict(k=experts.chosen, normalize_routing_weights=1, **SWIGLU)
+    if clamped := experts.clamped:
+        how |= dict(activation_alpha=clamped.alpha, activation_beta=1.0, swiglu_limit=clamped.limit)
     bits, block = common_block(*parts)
     if block:
         gate_up, down = (rounded_stack(graph, part, block) for part in parts)
@@ -97,7 +99,10 @@ def mix(
         how |= dict(expert_weight_bits=bits, block_size=block, accuracy_level=4)
         how["normalize_routing_weights"] = int(plain)
         return graph.node_with("QMoE", inputs, [f"mixed_{graph.made}"], FUSED, **how)[0]
-    stacks = [graph.stack(part.name, map(exact, ordered(part)), part.count) for part in parts]
+    stacks = [
+        graph.stack(part.name, (np.asarray(dequantize(one.values), np.float32) for one in ordered(part)), part.count)
+        for part in parts
+    ]
     inputs = [x, logits if plain else graph.node("Log", shares), stacks[0], biases(graph, parts[0])]
     inputs += [stacks[1], biases(graph, parts[1])]
     mixed = graph.node_with("MoE", inputs, [f"mixed_{graph.made}"], FUSED, **how)[0]
@@ -110,14 +115,6 @@ def mix(
     return graph.node("Mul", mixed, total)
 
 
-def gating(experts: Experts) -> Attributes:
-    """How experts gate."""
-    clamped = experts.clamped
-    if not clamped:
-        return SWIGLU
-    return SWIGLU | dict(activation_alpha=clamped.alpha, activation_beta=1.0, swiglu_limit=clamped.limit)
-
-
 def ordered(part: ExpertMatrices) -> Iterator[Weight]:
     """Yield the matrices; the rows of a gate and of what it gates in turn, as the kernels take them."""
     for weight in part:
@@ -127,11 +124,6 @@ def ordered(part: ExpertMatrices) -> Iterator[Weight]:
 def alternated(rows: np.ndarray) -> np.ndarray:
     """The rows of the first half and of the second in turn."""
     return rows.reshape(2, -1, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
-
-
-def exact(weight: Weight) -> np.ndarray:
-    """The numbers of a matrix."""
-    return np.asarray(dequantize(weight.values), np.float32)
 
 
 def common_block(*parts: ExpertMatrices) -> tuple[int, int]:

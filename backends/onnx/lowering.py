@@ -110,7 +110,9 @@ class Ops:
         q, k, v, *_ = [*(self.widened(x, a) for x in parts), "", ""]
         past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
         if a.kv_layer is not None:
-            k = v = self.no_keys(q, a)
+            # Of as many rows as there are of queries, the keys of no tokens: all that it sees is in the cache.
+            none = self.numbers(0, 0), self.numbers(0, a.kv_heads * width(a)), self.numbers(1, 2)
+            k = v = self.node("Slice", q, *none)
             past = [f"present_key_{a.kv_layer}", f"present_value_{a.kv_layer}"]
         added = ""
         if bias:
@@ -204,10 +206,6 @@ class Ops:
         how = self.decoder.layers[layer].recurrence
         assert isinstance(how, Mamba)
         return states.mamba(self.graph, x, steps, layer, how, weights)
-
-    def no_keys(self, q: str, a: Attention) -> str:
-        """Of as many rows as there are of queries, the keys of no tokens: all that a layer sees is in the cache."""
-        return self.node("Slice", q, self.numbers(0, 0), self.numbers(0, a.kv_heads * width(a)), self.numbers(1, 2))
 
     def widened(self, heads: str, a: Attention) -> str:
         """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""

@@ -226,7 +226,8 @@ class Engine:
             whole.allowed(())
         for row in turn.rows:
             row.constraint = whole.copy()
-        turn.keep_to(grammar.fits, split(self.text_of(begun, think)).answer if begun else "")
+        said = split(self.text_of(begun, think)).answer if begun else ""
+        turn.fits, turn.said = grammar.fits, [said for _ in turn.rows]
 
     @cached_property
     def _vocabulary(self) -> "Vocabulary":

@@ -56,10 +56,6 @@ class Turn:
     latencies: list[float] = field(default_factory=list)
     usage: Usage | None = None
 
-    def keep_to(self, fits: Callable[[str], bool], begun: str) -> None:
-        """Tell of each answer, of which some is there, whether it is what it has to be."""
-        self.fits, self.said = fits, [begun for _ in self.rows]
-
     @property
     def most_tokens(self) -> int:
         """How many tokens its rows may come to have in all, as far as one can tell."""

@@ -77,13 +77,6 @@ class Beams:
         self.totals: list[float] = []
 
     @property
-    def finished(self) -> list[Beam]:
-        """The best ended beams of all groups, the best first."""
-        return sorted(
-            (beam for group in self.groups for beam in group.finished), key=lambda beam: (-beam.rank, beam.id)
-        )
-
-    @property
     def cached(self) -> Sequence[int]:
         """The tokens of the reply that stay in the cache: none, for there are several."""
         return ()
@@ -228,7 +221,8 @@ class Beams:
 
     def _fill_rows(self) -> None:
         """Make the best texts the rows; where fewer were found than are wanted, there are no others."""
-        best = self.finished[: len(self.wanted)]
+        finished = (beam for group in self.groups for beam in group.finished)
+        best = sorted(finished, key=lambda beam: (-beam.rank, beam.id))[: len(self.wanted)]
         del self.wanted[len(best) :]
         for row, beam in zip(self.wanted, best, strict=True):
             row.tokens = [drawn.token for drawn in beam.path]
