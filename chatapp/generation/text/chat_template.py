@@ -13,6 +13,7 @@ from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.rendering import RENDERER, Renderer, RenderingError
 from chatapp.generation.text.thinking import (
     ANALYSIS,
+    BUDGET,
     EFFORT,
     EFFORTS,
     MARKS,
@@ -22,7 +23,6 @@ from chatapp.generation.text.thinking import (
     find_switch,
     find_variable,
     split,
-    switched,
     thinks,
 )
 from chatapp.generation.text.tokenizer import MARK, Tokenizer, mark_places
@@ -63,11 +63,6 @@ class ChatTemplate:
     def thinking_choices(self) -> tuple[Think, ...]:
         """What can be chosen of the model's thinking."""
         return find_choices(self.source)
-
-    @property
-    def has_effort(self) -> bool:
-        """Whether the template can be told how much the model is to think."""
-        return EFFORTS[0] in self.thinking_choices
 
     @cached_property
     def knows_tools(self) -> bool:
@@ -137,9 +132,10 @@ class ChatTemplate:
 
         How much it is to think is whether it is to think, for a template that knows no more.
         """
-        effort = {EFFORT: think} if isinstance(think, str) and self.has_effort else {}
+        knows_effort = EFFORTS[0] in self.thinking_choices
+        effort = {EFFORT: think} if isinstance(think, str) and knows_effort else {}
         if think is not None and self.switch is None and not effort and (think or thinks(self.source)):
-            choices = f"a choice of {', '.join(EFFORTS)} (reasoning effort)" if self.has_effort else "no switch"
+            choices = f"a choice of {', '.join(EFFORTS)} (reasoning effort)" if knows_effort else "no switch"
             raise GenerationError(f"{self.name} cannot switch its thinking: its chat template has {choices}")
         turns = [[_describe(message) for message in messages] for messages in conversations]
         if ANSWERED_WITHIN in self.source:
@@ -153,7 +149,7 @@ class ChatTemplate:
             **effort,
         }
         if think is not None and self.switch:
-            names |= switched(self.switch, think)
+            names[self.switch] = (-1 if think else 0) if self.switch == BUDGET else bool(think)  # -1 is any budget
         try:
             return self.renderer.render(self.source, turns, names)
         except RenderingError as error:

@@ -158,11 +158,6 @@ def find_choices(template: str) -> tuple[Think, ...]:
     return (*((False, True) if find_switch(template) else ()), *effort)
 
 
-def switched(name: str, think: Think) -> dict[str, bool | int]:
-    """The variable of this name, that switches thinking, and its value; as a budget, -1 is any."""
-    return {name: (-1 if think else 0) if name == BUDGET else bool(think)}
-
-
 def find_opening(prompt: str) -> str:
     """The mark of thinking that a prompt ends with, and the white space behind it: the reply goes on inside."""
     for begin, _ in MARKS:
