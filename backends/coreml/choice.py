@@ -11,7 +11,7 @@ from backends.coreml.inputs import Package
 from backends.coreml.packages import present
 from backends.coreml.runtime import runtime
 from backends.coreml.session import Session
-from backends.coreml.trial import LIMIT, Trial, try_out
+from backends.coreml.trial import Trial, try_out
 
 CORE_ML = "backends.coreml.device"
 """The module of the runtime on a Mac."""
@@ -27,15 +27,13 @@ def open_session(folder: Path, device: str, *, module: str = CORE_ML) -> Session
     return Session(folder, package, functions, device=described(best))
 
 
-def trials(
-    folder: Path, device: str, *, module: str = CORE_ML, limit: float = LIMIT, on_progress: Progress | None = None
-) -> list[Trial]:
+def trials(folder: Path, device: str, *, module: str = CORE_ML, on_progress: Progress | None = None) -> list[Trial]:
     """Try every package that is meant for a device, one after the other, and record what came of it."""
     found, packages, tell = [], present(folder, device), on_progress or (lambda step, share: None)
     for i, package in enumerate(packages):
         beat = partial(tell, f"preparing {package} for {device}, once", i / len(packages))
         beat()
-        found.append(try_out(folder, package, device, module=module, limit=limit, on_beat=beat))
+        found.append(try_out(folder, package, device, module=module, on_beat=beat))
     record = recorded(folder) | {device: found}
     write(folder, record)
     remove_compiled(folder, record)
