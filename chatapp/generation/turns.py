@@ -41,9 +41,6 @@ class TurnStream(Generator[Delta, None, None]):
     def throw(self, *error: Any) -> Delta:  # Any: as generators take it
         return self._drawn.throw(*error)
 
-    def close(self) -> None:
-        self._drawn.close()
-
     def tell(self, hear: Callable[[Delta], bool]) -> None:
         """Give each delta to `hear`, until the turn has ended or `hear` says that no more are wanted.
 
