@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -300,49 +301,22 @@ class ChatApp(App[None]):
             self.notify("Here no editor can take the terminal's place.", severity="warning")
 
 
+WITH_KEYS = (
+    *("app", "chat.screen", "chat.sidebar", "chat.message", "prompt.prompt", "chat.completion_page", "chat.calls"),
+    *("chat.search", "answers.columns", "answers.comparison", "answers.picker", "models.screen", "widgets.windows"),
+    *("insight.heat", "insight.text", "insight.latencies", "insight.table", "insight.beams", "help.help"),
+    *("help.theme_picker", "sampling.drawer", "sampling.lines_screen", "sampling.preset_picker"),
+    "sampling.system_prompt_screen",
+)
+"""The modules whose screens and widgets have keys with ids."""
+
+
 def list_bindable() -> list[Bindable]:
     """List the actions with an id of all screens and widgets, which it imports: a user's own keys are bound to them."""
-    from chatapp.tui.answers.columns import Columns
-    from chatapp.tui.answers.comparison import ComparisonScreen
-    from chatapp.tui.answers.picker import Picker
-    from chatapp.tui.chat.calls import Calls
-    from chatapp.tui.chat.completion_page import CompletionPage
-    from chatapp.tui.chat.message import Said
-    from chatapp.tui.chat.screen import ChatScreen
-    from chatapp.tui.chat.search import SearchScreen
-    from chatapp.tui.chat.sidebar import Sidebar
-    from chatapp.tui.help.help import Help, actions
-    from chatapp.tui.help.theme_picker import ThemePicker
-    from chatapp.tui.insight.beams import BeamLines, BeamScreen
-    from chatapp.tui.insight.heat import HeatScreen, HeatView
-    from chatapp.tui.insight.latencies import LatencyScreen
-    from chatapp.tui.insight.table import TokenTable
-    from chatapp.tui.insight.text import HeatText
-    from chatapp.tui.models.screen import ModelsScreen
-    from chatapp.tui.prompt import Prompt
-    from chatapp.tui.sampling.drawer import SamplingDrawer
-    from chatapp.tui.sampling.lines_screen import LinesScreen
-    from chatapp.tui.sampling.preset_picker import PresetPicker
-    from chatapp.tui.sampling.system_prompt_screen import SystemPromptScreen
-    from chatapp.tui.widgets.windows import AskLine, CountScreen, NoteScreen
+    from chatapp.tui.help.help import actions
 
-    return actions(
-        *(ChatApp, ChatScreen, Sidebar, Said, Prompt, CompletionPage, Columns, ComparisonScreen, HeatView, HeatText),
-        *(LatencyScreen, SamplingDrawer, LinesScreen, PresetPicker, SystemPromptScreen, ModelsScreen, SearchScreen),
-        *(
-            AskLine,
-            Calls,
-            CountScreen,
-            NoteScreen,
-            Picker,
-            TokenTable,
-            HeatScreen,
-            BeamScreen,
-            BeamLines,
-            Help,
-            ThemePicker,
-        ),
-    )
+    modules = [import_module(f"chatapp.tui.{name}") for name in WITH_KEYS]
+    return actions(*(kind for one in modules for kind in vars(one).values() if getattr(kind, "BINDINGS", None)))
 
 
 def run(app: ChatApp) -> None:
