@@ -40,13 +40,8 @@ class Column(Removable, Widget):
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
-    Column {
-        background: $background;
-        color: $text;
-
-        .column--thumb {
-            color: $muted;
-        }
+    Column .column--thumb {
+        color: $muted;
     }
     """
     COMPONENT_CLASSES = {"column--thumb"}

@@ -108,11 +108,9 @@ class Columns(Widget, can_focus=True):
     DEFAULT_CSS = """
     Columns {
         height: 1fr;
-        background: $background;
 
         Bar {
             height: 1;
-            background: $background;
         }
     }
     """

@@ -169,8 +169,6 @@ class BeamText(Widget):
     BeamText {
         height: 6;
         padding: 0 2;
-        background: $background;
-        color: $text;
     }
     """
     beam: reactive[Beam | None] = reactive(None, always_update=True)
@@ -190,19 +188,10 @@ class BeamScreen(EndsOnce, Screen[Beam | None]):
     """Ends with the beam whose text is to be the answer, where its user took one."""
 
     CSS = """
-    BeamScreen {
-        background: $background;
-        color: $text;
-
-        #title, Keys {
-            height: 1;
-            padding: 0 2;
-            background: $panel;
-            color: $text;
-        }
-        Keys {
-            padding: 0;
-        }
+    BeamScreen #title {
+        height: 1;
+        padding: 0 2;
+        background: $panel;
     }
     """
     BINDINGS = [

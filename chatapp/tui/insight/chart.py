@@ -80,8 +80,6 @@ class LatencyChart(Widget):
         width: 1fr;
         height: 100%;
         padding: 0 1 0 2;
-        background: $background;
-        color: $text;
     }
     """
 
@@ -239,8 +237,6 @@ class LatencyHistogram(Widget):
         width: 32;
         height: 100%;
         padding: 0 2 0 1;
-        background: $background;
-        color: $text;
     }
     """
 

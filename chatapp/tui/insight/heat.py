@@ -89,7 +89,6 @@ class HeatView(Widget):
         layout: horizontal;
         width: 100%;
         height: 1fr;
-        background: $background;
 
         &.-narrow {
             layout: vertical;

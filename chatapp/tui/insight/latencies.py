@@ -77,8 +77,6 @@ class AnswerFigures(Widget):
     AnswerFigures {
         height: auto;
         padding: 0 2 1 2;
-        background: $background;
-        color: $text;
     }
     """
 

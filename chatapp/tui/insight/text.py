@@ -50,8 +50,6 @@ class HeatText(ScrollView, can_focus=True):
         width: 1fr;
         height: 1fr;
         padding: 1 2 0 2;
-        background: $background;
-        color: $text;
         overflow-x: hidden;
         scrollbar-gutter: stable;
         scrollbar-size-vertical: 1;

@@ -31,7 +31,6 @@ class OfferLine(Widget):
         height: auto;
         max-height: 2;
         padding: 0 2;
-        background: $background;
         color: $muted;
         &.-shown { display: block; }
     }

@@ -47,8 +47,6 @@ class ModelList(ScrollView, can_focus=True):
     ]
     DEFAULT_CSS = """
     ModelList {
-        background: $background;
-        color: $text;
         overflow-x: hidden;
         scrollbar-size-vertical: 1;
         .models--row { background: $background; color: $text; }
