@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from textual.app import App, ComposeResult
-from textual.message import Message
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
@@ -13,7 +12,6 @@ from textual.widget import Widget
 
 import themes
 from chatapp.generation.delta import Alternative, Token
-from chatapp.tui.insight.heat import HeatView
 from chatapp.tui.theme import palette
 from support.scripted_engine import ANSWER, pieces
 from support.themed_app import ThemedApp
@@ -46,7 +44,7 @@ class Host(ThemedApp):
     def __init__(self, content: Widget, theme: str) -> None:
         super().__init__()
         self.content = content
-        self.posted: list[Message] = []
+        self.posted: list[tuple[Token, ...] | None] = []
         sixteen = palette(themes.load()["midnight"])
         sixteen.name, sixteen.ansi = "sixteen", True
         sixteen.background = sixteen.surface = sixteen.panel = sixteen.foreground = "ansi_default"
@@ -64,15 +62,9 @@ class Host(ThemedApp):
 
     def on_mount(self) -> None:
         if isinstance(self.content, Screen):
-            self.push_screen(self.content)
+            self.push_screen(self.content, self.posted.append)
         else:
             self.content.focus()
-
-    def on_heat_view_chosen(self, message: HeatView.Chosen) -> None:
-        self.posted.append(message)
-
-    def on_heat_view_closed(self, message: HeatView.Closed) -> None:
-        self.posted.append(message)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from textual.widgets import Input
 from chatapp.evaluation.measurements import Answer
 from chatapp.text.units import bar
 from chatapp.tui.insight.chart import LatencyChart, LatencyHistogram, columns, histogram, scale
-from chatapp.tui.insight.heat import HeatView
+from chatapp.tui.insight.heat import HeatScreen
 from chatapp.tui.insight.latencies import AnswerFigures, LatencyScreen
 from chatapp.tui.insight.panel import share_of
 from chatapp.tui.insight.table import TokenTable
@@ -268,7 +268,7 @@ async def test_escape_forgets_the_file_then_leaves_the_screen(tmp_path: Path, mo
 
 
 async def test_keys_pressed_in_a_burst_all_arrive() -> None:
-    view = HeatView(tokens(repeat=10))
+    view = HeatScreen(tokens(repeat=10))
     async with shown(view) as (app, pilot):
         for _ in range(50):
             app.post_message(events.Key("right", None))

@@ -250,7 +250,7 @@ async def tokens_shown(driver: Driver) -> str:
     await driver.until(lambda: isinstance(driver.app.screen, HeatScreen) or driver.toasts != before)
     if not isinstance(screen := driver.app.screen, HeatScreen):
         return ""
-    found = "".join(token.text for token in screen.tokens())
+    found = "".join(token.text for token in screen.tokens)
     await driver.press("escape")
     await driver.until(lambda: driver.app.screen is driver.screen)
     return found

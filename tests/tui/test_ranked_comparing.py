@@ -69,8 +69,8 @@ async def test_the_heat_of_an_answer_grows_with_it_and_leads_back_to_the_compari
         await driver.press("h")
         await driver.until(lambda: isinstance(driver.app.screen, HeatScreen))
         assert isinstance(heat := driver.app.screen, HeatScreen)
-        await driver.until(lambda: not heat.view.growing, "the heat to end")
-        assert "".join(token.text for token in heat.view.tokens) == slow.text
+        await driver.until(lambda: not heat.growing() and len(heat.heat.tokens) == len(heat.tokens), "the heat to end")
+        assert "".join(token.text for token in heat.heat.tokens) == slow.text
         await driver.press("escape")
         await driver.until(lambda: driver.app.screen is screen)
 

@@ -50,9 +50,9 @@ async def test_token_heat_opens_where_its_cursor_is_and_names_each_key_once() ->
         await driver.type("a\n")
         await driver.answered()
         await driver.press("ctrl+t")
-        await driver.until(lambda: isinstance(driver.app.screen, HeatScreen) and driver.app.screen.view.heat.flow.rows)
+        await driver.until(lambda: isinstance(driver.app.screen, HeatScreen) and driver.app.screen.heat.flow.rows)
         await driver.pilot.pause()
-        heat = driver.app.screen.view.heat  # type: ignore[attr-defined]
+        heat = driver.app.screen.heat  # type: ignore[attr-defined]
         assert (heat.cursor, heat.scroll_y) == (0, 0)
         await driver.press("enter")
         await driver.until(lambda: "Continue with it" in footer(driver))

@@ -18,7 +18,7 @@ async def shown(driver: Driver) -> HeatScreen:
 
 
 def text(screen: HeatScreen) -> str:
-    return "".join(token.text for token in screen.view.tokens)
+    return "".join(token.text for token in screen.heat.tokens)
 
 
 async def test_the_next_reply_does_not_run_into_the_one_that_is_shown(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ async def test_the_next_reply_does_not_run_into_the_one_that_is_shown(tmp_path: 
         heat = await shown(driver)
         engine.go.set()
         await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply, "both replies")
-        await driver.until(lambda: not heat.view.growing, "the heat to end")
+        await driver.until(lambda: not heat.growing() and len(heat.heat.tokens) == len(heat.tokens), "the heat to end")
         assert text(heat) == "one two"
 
 
@@ -44,7 +44,7 @@ async def test_escape_stops_the_answer_and_then_leaves(tmp_path: Path) -> None:
         heat = await shown(driver)
         assert "esc Stop" in driver.picture
         await driver.press("escape")
-        await driver.until(lambda: not driver.pane.reply and not heat.view.growing, "the reply to end")
+        await driver.until(lambda: not driver.pane.reply and not heat.growing(), "the reply to end")
         assert driver.app.screen is heat
         await driver.press("escape")
         await driver.until(lambda: driver.app.screen is driver.screen)

@@ -331,9 +331,8 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
 
         assert self.columns
         column = self.columns.columns[message.index]
-        tokens = column.reply.tokens
-        if tokens:
-            self.app.push_screen(HeatScreen(lambda: tokens, lambda: not column.ended, self.stop))
+        if column.reply.tokens:
+            self.app.push_screen(HeatScreen(column.reply.tokens, lambda: not column.ended, self.stop))
         else:
             self.refuse(self.taking_part[message.index])
 

@@ -202,18 +202,14 @@ class ChatScreen(Conversations):
         said = said or pane.page.last("assistant")
         if not pane.dialogue or not (writing or said):
             return pane.notify("There is no answer yet whose tokens could be shown.")
-        dialogue = pane.dialogue
         # While it is shown, another reply may begin.
-        live = pane.newest.tokens[index] if pane.newest and (writing or pane.columns) else None
-        reached = pane.page.reached() if live is None else None
-        there = reached.tokens if reached and said and reached.reply.id == said.id else None
-
-        def tokens() -> Sequence[Token]:
-            if live is not None:
-                return live
-            if there is not None:
-                return there
-            return dialogue.tokens(said.id) if said else ()
+        tokens: Sequence[Token] = ()
+        if pane.newest and (writing or pane.columns):
+            tokens = pane.newest.tokens[index]
+        elif said:
+            reached = pane.page.reached()
+            there = reached is not None and reached.reply.id == said.id
+            tokens = reached.tokens if reached and there else pane.dialogue.tokens(said.id)
 
         def growing() -> bool:
             return writing and pane.reply is reply
@@ -222,7 +218,7 @@ class ChatScreen(Conversations):
             if chosen and said:
                 await pane.go_on(said, chosen)
 
-        if not tokens() and not writing:
+        if not tokens and not writing:
             return pane.notify(
                 "The tokens of this answer were not kept: it was imported, or written without the screen."
             )

@@ -1,17 +1,15 @@
-"""An answer whose tokens are coloured by their probability, also while it is written: a widget, and its screen."""
+"""Screen: an answer whose tokens are coloured by their probability, also while it is written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
 
-from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.containers import Container
 from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -23,8 +21,6 @@ from chatapp.tui.insight.text import HeatText, looks
 from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
-NARROW = 76
-"""Columns below which the panel is under the text."""
 PAUSE = 0.2
 """Seconds between two looks at an answer that grows."""
 
@@ -81,16 +77,16 @@ class HeatSummary(Widget):
         return len(self.lines(width))
 
 
-class HeatView(Widget):
-    """The heat of an answer: its text, the cursor's token beside it, and a summary above."""
+class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
+    """The text, the cursor's token beside it, and a summary above; ends with what another answer is to begin with."""
 
-    DEFAULT_CSS = """
-    HeatView {
-        layout: horizontal;
-        width: 100%;
-        height: 1fr;
-
-        &.-narrow {
+    CSS = """
+    HeatScreen {
+        #heat {
+            layout: horizontal;
+            height: 1fr;
+        }
+        &.-narrow #heat {
             layout: vertical;
         }
         &.-narrow TokenPanel {
@@ -100,6 +96,7 @@ class HeatView(Widget):
         }
     }
     """
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-wide")]
     BINDINGS = [
         Binding("enter,tab", "alternatives", "Alternatives", key_display="↵", id="heat.alternatives"),
         *(
@@ -108,145 +105,73 @@ class HeatView(Widget):
         ),
         Binding("t", "leave", "Text", id="heat.leave"),
         Binding("escape", "back", "Back", key_display="esc"),
+        Binding("escape", "stop", "Stop", key_display="esc", id="heat.stop"),
     ]
 
-    @dataclass
-    class Chosen(Message):
-        """The answer should go on from a token of it, with an alternative in that one's place."""
-
-        tokens: tuple[Token, ...]
-        """What the new answer begins with: the tokens before, and the alternative."""
-
-    class Closed(Message):
-        """Its user wants to read the answer as text again."""
-
-    def __init__(self, tokens: Sequence[Token] = (), *, growing: bool = False) -> None:
+    def __init__(
+        self, tokens: Sequence[Token], growing: Callable[[], bool] = bool, stop: Callable[[], object] = bool
+    ) -> None:
+        """`tokens` has more of them as long as it is `growing`, which `stop` ends."""
         super().__init__()
-        self.growing = growing
-        """Whether more tokens come; Escape is then left to whoever stops the model."""
+        self.tokens, self.growing, self.stop = tokens, growing, stop
         self.heat, self.panel, self.summary = HeatText(), TokenPanel(), HeatSummary()
-        self.first = tokens
 
     def compose(self) -> ComposeResult:
         yield self.summary
-        yield self.heat
-        yield self.panel
+        yield Container(self.heat, self.panel, id="heat")
+        yield Keys()
 
     def on_mount(self) -> None:
-        self.show(self.first)
+        self.heat.focus()
+        self.show(follow=self.growing())
+        self.watch(self.heat, "cursor", self.point)
+        self.pulse = self.set_interval(PAUSE, self.grow)
 
-    def focus(self, scroll_visible: bool = True) -> Self:
-        """The text has the keys."""
-        self.heat.focus(scroll_visible)
-        return self
+    def grow(self) -> None:
+        """Show what the model has written meanwhile."""
+        growing = self.growing()
+        self.show(follow=True)
+        if not growing:
+            self.pulse.stop()
+            self.refresh_bindings()
 
-    @property
-    def tokens(self) -> Sequence[Token]:
-        """All tokens shown."""
-        return self.heat.tokens
-
-    def grow(self, tokens: Sequence[Token]) -> None:
-        """Add tokens that the model has written meanwhile."""
-        self.heat.grow(tokens)
-        self.tell()
-
-    def show(self, tokens: Sequence[Token]) -> None:
-        """Show another answer: from its beginning, or where it grows."""
-        self.heat.clear()
-        self.heat.grow(tokens, follow=self.growing)
-        self.heat.reveal()
-        self.tell()
-
-    def tell(self) -> None:
-        """Bring the panel and the summary up to date."""
-        self.summary.tell(self.tokens)
-        self.point()
+    def show(self, *, follow: bool) -> None:
+        """Show the tokens that are not shown yet, with the cursor on the first of all, or to follow, on the last."""
+        if more := self.tokens[len(self.heat.tokens) :]:
+            self.heat.grow(more, follow=follow)
+            self.summary.tell(self.heat.tokens)
+            self.point()
 
     def point(self) -> None:
         """Show the cursor's token in the panel."""
-        place = self.heat.cursor
-        self.panel.show(self.tokens[place] if self.tokens else None, place + 1, len(self.tokens))
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.set_class(event.size.width < NARROW, "-narrow")
-
-    @on(HeatText.Moved)
-    def follow_the_cursor(self, message: HeatText.Moved) -> None:
-        message.stop()
-        self.point()
-
-    @on(TokenPanel.Left)
-    def go_back_to_the_text(self, message: TokenPanel.Left) -> None:
-        message.stop()
-        self.heat.focus()
-
-    @on(TokenPanel.Chosen)
-    def take_the_alternative(self, message: TokenPanel.Chosen) -> None:
-        message.stop()
-        self.action_choose(message.place)
-
-    def action_alternatives(self) -> None:
-        self.panel.focus()
-
-    def action_choose(self, place: int) -> None:
-        index = self.heat.cursor
-        others = self.tokens[index].alternatives if self.tokens else ()
-        if place < len(others):
-            other = others[place]
-            instead = replace(self.tokens[index], id=other.id, text=other.text, logprob=other.logprob, seconds=0.0)
-            self.post_message(self.Chosen((*self.tokens[:index], instead)))
+        place, shown = self.heat.cursor, self.heat.tokens
+        self.panel.show(shown[place] if shown else None, place + 1, len(shown))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "alternatives":
             return not self.panel.has_focus
-        return not (action == "back" and self.growing)
+        return self.growing() == (action == "stop") if action in ("back", "stop") else True
+
+    def action_alternatives(self) -> None:
+        self.panel.focus()
+
+    def action_text(self) -> None:
+        """Go from the alternatives back to the text."""
+        self.heat.focus()
+
+    def action_choose(self, place: int) -> None:
+        """End with the tokens before the cursor's, and an alternative in the place of that."""
+        index, shown = self.heat.cursor, self.heat.tokens
+        others = shown[index].alternatives if shown else ()
+        if place < len(others):
+            other = others[place]
+            instead = replace(shown[index], id=other.id, text=other.text, logprob=other.logprob, seconds=0.0)
+            self.dismiss((*shown[:index], instead))
 
     def action_leave(self) -> None:
-        self.post_message(self.Closed())
+        self.dismiss(None)
 
     action_back = action_leave
 
-
-class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
-    """Ends with the tokens that another answer is to begin with, where its user chose one."""
-
-    BINDINGS = [Binding("escape", "stop", "Stop", key_display="esc", id="heat.stop")]
-
-    def __init__(
-        self, tokens: Callable[[], Sequence[Token]], growing: Callable[[], bool], stop: Callable[[], object]
-    ) -> None:
-        """`stop` ends what is growing."""
-        super().__init__()
-        self.tokens, self.growing, self.stop = tokens, growing, stop
-        self.view = HeatView(tokens(), growing=growing())
-
-    def compose(self) -> ComposeResult:
-        yield self.view
-        yield Keys()
-
-    def on_mount(self) -> None:
-        self.view.focus()
-        if self.view.growing:
-            self.pulse = self.set_interval(PAUSE, self.grow)
-
-    def grow(self) -> None:
-        """Show what the model has written meanwhile."""
-        self.view.growing = self.growing()
-        if more := self.tokens()[len(self.view.tokens) :]:
-            self.view.grow(more)
-        if not self.view.growing:
-            self.pulse.stop()
-            self.refresh_bindings()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.view.growing if action == "stop" else True
-
     def action_stop(self) -> None:
-        if self.growing():
-            self.stop()
-
-    def on_heat_view_closed(self) -> None:
-        self.dismiss(None)
-
-    def on_heat_view_chosen(self, message: HeatView.Chosen) -> None:
-        self.dismiss(message.tokens)
+        self.stop()

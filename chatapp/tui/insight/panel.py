@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from textual import events
 from textual.binding import Binding
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
@@ -40,7 +37,7 @@ class TokenPanel(Widget, can_focus=True):
         Binding("up", "walk(-1)", "Alternative above", show=False),
         Binding("down", "walk(1)", "Alternative below", show=False),
         Binding("enter", "choose", "Continue with it", key_display="↵"),
-        Binding("escape,left,shift+tab", "leave", "Back to the text", key_display="esc"),
+        Binding("escape,left,shift+tab", "screen.text", "Back to the text", key_display="esc"),
     ]
     token: reactive[Token | None] = reactive(None)
     number = reactive(0)
@@ -48,15 +45,6 @@ class TokenPanel(Widget, can_focus=True):
     total = reactive(0)
     marked = reactive(0)
     """The alternative that Enter takes."""
-
-    @dataclass
-    class Chosen(Message):
-        """The answer should go on from here with this alternative."""
-
-        place: int
-
-    class Left(Message):
-        """Its user goes back to the text."""
 
     def show(self, token: Token | None, number: int, total: int) -> None:
         """Show another token."""
@@ -116,21 +104,17 @@ class TokenPanel(Widget, can_focus=True):
         hint = f"continue from here with 1–{len(token.alternatives)}"
         return [*lines, Content(), Content.styled(hint, "$muted").truncate(width, ellipsis=True)]
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         place = event.y - self.gutter.top - BEFORE
         if self.token and 0 <= place < len(self.token.alternatives):
-            self.post_message(self.Chosen(place))
+            await self.run_action(f"screen.choose({place})")
 
     def action_walk(self, by: int) -> None:
         if self.token and self.token.alternatives:
             self.marked = (self.marked + by) % len(self.token.alternatives)
 
-    def action_choose(self) -> None:
-        if self.token and self.token.alternatives:
-            self.post_message(self.Chosen(self.marked))
-
-    def action_leave(self) -> None:
-        self.post_message(self.Left())
+    async def action_choose(self) -> None:
+        await self.run_action(f"screen.choose({self.marked})")
 
 
 def named(token: Token) -> str:

@@ -9,7 +9,6 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding
 from textual.geometry import Region, Size
-from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -72,9 +71,6 @@ class HeatText(ScrollView, can_focus=True):
     cursor = reactive(0)
     """The token it is on."""
 
-    class Moved(Message):
-        """The cursor is on another token."""
-
     def __init__(self) -> None:
         super().__init__()
         self.tokens: list[Token] = []
@@ -85,7 +81,7 @@ class HeatText(ScrollView, can_focus=True):
         self._looks: tuple[Style, ...] = ()
         """Of the steps, of a token without a probability, and of the cursor without and with the keys."""
 
-    def grow(self, tokens: Sequence[Token], *, follow: bool = True) -> None:
+    def grow(self, tokens: Sequence[Token], *, follow: bool) -> None:
         """Add tokens; the end stays in sight where it was, and the cursor on the last one, where that is wanted."""
         follows = follow and self.is_vertical_scroll_end
         leads = follow and self.cursor >= len(self.tokens) - 1
@@ -97,12 +93,6 @@ class HeatText(ScrollView, can_focus=True):
             self.scroll_end(animate=False)
         if leads:
             self.action_go(-1)
-
-    def clear(self) -> None:
-        """Empty it."""
-        self.tokens, self.steps, self.flow = [], [], Flow(self.flow.width)
-        self.set_reactive(HeatText.cursor, 0)
-        self.measure()
 
     def measure(self) -> None:
         """Take note of the number of rows."""
@@ -152,7 +142,6 @@ class HeatText(ScrollView, can_focus=True):
         if self.tokens:
             self.reveal()
             self.refresh()
-            self.post_message(self.Moved())
 
     def reveal(self) -> None:
         """Scroll to the cursor."""
