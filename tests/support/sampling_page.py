@@ -25,6 +25,20 @@ ROWS = {field.name: place for place, field in enumerate(FIELDS)}
 DISTRIBUTION = Distribution(np.linspace(4, -4, 1000, dtype=np.float32) * 2, (), lambda token: f" t{token}")
 
 
+class Around(Screen[None]):
+    """The screen that a drawer is in; it remembers what its keys ask that for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def action_sampling(self) -> None:
+        self.asked.append("sampling")
+
+    def action_over(self, place: str) -> None:
+        self.asked.append(place)
+
+
 class Stage(ThemedApp):
     """The page that a drawer or a screen stands on; it remembers what is posted."""
 
@@ -32,6 +46,10 @@ class Stage(ThemedApp):
         super().__init__()
         self.drawer = drawer
         self.posted: list[Any] = []
+        self.around = Around()
+
+    def get_default_screen(self) -> Screen[None]:
+        return self.around
 
     def compose(self) -> ComposeResult:
         if self.drawer:
@@ -39,8 +57,6 @@ class Stage(ThemedApp):
 
     @on(SamplingDrawer.Changed)
     @on(SamplingDrawer.WhenFullChanged)
-    @on(SamplingDrawer.PresetsOpened)
-    @on(SamplingDrawer.Closed)
     def remember(self, message: Any) -> None:
         self.posted.append(message)
 

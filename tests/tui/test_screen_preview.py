@@ -57,7 +57,7 @@ async def test_previews_are_computed_one_at_a_time_beside_the_screen_and_the_new
 async def test_without_anything_said_there_is_nothing_to_preview() -> None:
     async with drawn(look=lambda options: None) as hand:
         await until(lambda: "nothing to preview yet" in hand.lines[16])
-        hand.drawer.show(DISTRIBUTION.under(Options()))
+        hand.drawer.take_preview(DISTRIBUTION.under(Options()), "")
         assert "kept" in hand.lines[16]
 
 

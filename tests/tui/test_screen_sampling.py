@@ -7,6 +7,7 @@ import pytest
 from textual import events
 from textual.widgets import Static, TextArea
 
+from chatapp.commands.commands import PRESETS
 from chatapp.generation import OptionError, Options
 from chatapp.generation.options import BEAM_OPTIONS, GRAMMARS, KNOBS
 from chatapp.tui.sampling.drawer import SamplingDrawer
@@ -67,7 +68,7 @@ async def test_escape_drops_what_is_typed_and_closes_otherwise() -> None:
         await hand.press("9", "escape")
         assert (hand.drawer.typed, hand.app.posted) == (None, [])
         await hand.press("escape")
-        assert [type(message) for message in hand.app.posted] == [SamplingDrawer.Closed]
+        assert hand.app.around.asked == ["sampling"]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ async def test_stop_texts_and_biases_are_edited_as_lines() -> None:
 async def test_p_asks_for_the_presets() -> None:
     async with drawn() as hand:
         await hand.press("p")
-        assert [type(message) for message in hand.app.posted] == [SamplingDrawer.PresetsOpened]
+        assert hand.app.around.asked == [PRESETS]
 
 
 async def test_another_conversation_s_options_are_shown_without_a_message() -> None:

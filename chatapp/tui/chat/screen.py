@@ -12,7 +12,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from chatapp.commands.commands import PRESETS
 from chatapp.text.errors import one_line
 from chatapp.tui.chat.conversations import Conversations
 from chatapp.tui.chat.reply import BUSY
@@ -416,17 +415,11 @@ class ChatScreen(Conversations):
         self.refresh_bindings()
         await pane.ask_if_wanted()
 
-    async def on_sampling_drawer_closed(self) -> None:
-        await self.view.close_drawer()
-
     def on_sampling_drawer_changed(self, message: SamplingDrawer.Changed) -> None:
         self.view.choose_options(message.options)
 
     def on_sampling_drawer_when_full_changed(self, message: SamplingDrawer.WhenFullChanged) -> None:
         self.view.choose_when_full(message.value)
-
-    def on_sampling_drawer_presets_opened(self) -> None:
-        self.action_over(PRESETS)
 
     async def on_said_wanted(self, message: Said.Wanted) -> None:
         """What takes more than one conversation."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
@@ -13,6 +14,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
+from chatapp.commands.commands import PRESETS, place_at
 from chatapp.generation import OptionError, Options
 from chatapp.text.printable import printable
 from chatapp.tui.sampling.fields import (
@@ -62,8 +64,8 @@ class SamplingDrawer(Widget, can_focus=True):
         Binding("end", "walk(99)", "Last", show=False, id="sampling.last"),
         Binding("enter", "edit", "Type", id="sampling.type"),
         Binding("d,backspace,delete", "default", "Default", key_display="d", id="sampling.default"),
-        Binding("p", "presets", "Presets", id="sampling.presets"),
-        Binding("escape", "close", "Close", key_display="esc", id="sampling.close"),
+        Binding("p", place_at(PRESETS), "Presets", id="sampling.presets"),
+        Binding("escape", "screen.sampling", "Close", key_display="esc", id="sampling.close"),
     ]
 
     @dataclass
@@ -78,12 +80,6 @@ class SamplingDrawer(Widget, can_focus=True):
         """Something else is to happen when the context is full."""
 
         value: WhenFull
-
-    class PresetsOpened(Message):
-        """The presets are asked for."""
-
-    class Closed(Message):
-        """The drawer has done its work."""
 
     def __init__(
         self, defaults: Options, chosen: Mapping[str, Any], *, when_full: WhenFull = "stop", look: Look | None = None
@@ -122,11 +118,6 @@ class SamplingDrawer(Widget, can_focus=True):
         self.typed, self.error, self.preview = None, "", None
         self.look_again()
 
-    def show(self, preview: Preview | None) -> None:
-        """Show what comes next; None where that is not known."""
-        self.preview = preview
-        self.refresh()
-
     def look_again(self) -> None:
         """Ask for a preview, because the options are others, or what was said is."""
         if self.previews:
@@ -135,8 +126,8 @@ class SamplingDrawer(Widget, can_focus=True):
 
     def take_preview(self, preview: Preview | None, error: str) -> None:
         """Show a preview, or why there is none."""
-        self.failure = error
-        self.show(preview)
+        self.preview, self.failure = preview, error
+        self.refresh()
 
     # Values
 
@@ -210,12 +201,6 @@ class SamplingDrawer(Widget, can_focus=True):
             del self.chosen[field.name]
             self.post_message(self.Changed(dict(self.chosen)))
 
-    def action_presets(self) -> None:
-        self.post_message(self.PresetsOpened())
-
-    def action_close(self) -> None:
-        self.post_message(self.Closed())
-
     def action_edit(self) -> None:
         """Type a number, write the lines of a list, or take the next choice."""
         field = self.field
@@ -231,7 +216,6 @@ class SamplingDrawer(Widget, can_focus=True):
 
     def edit_answer(self) -> None:
         """Write what the whole answer must be."""
-        from chatapp.tui.sampling.lines_screen import LinesScreen
 
         def check(lines: str) -> Any:
             from chatapp.generation.decoding.grammar import check_grammar
@@ -240,27 +224,14 @@ class SamplingDrawer(Widget, can_focus=True):
             check_grammar(replace(self.defaults, **answer))
             return answer
 
-        def take(answer: Any) -> None:
-            if answer is not None:
-                self.ask_for(answer)
-
-        title, hint = (
-            "What the answer must be",
-            f"First line: {', '.join(ANSWERS)}; below it, which. Nothing: any text.",
-        )
-        self.app.push_screen(LinesScreen(title, hint, answer_to_lines(self.options), check), take)
+        hint = f"First line: {', '.join(ANSWERS)}; below it, which. Nothing: any text."
+        self.write("What the answer must be", hint, answer_to_lines(self.options), check, self.ask_for)
 
     def edit_lines(self, field: Field) -> None:
-        from chatapp.tui.sampling.lines_screen import LinesScreen
-
         def check(lines: str) -> Any:
             value: Any = stop_from_lines(lines) if field.name == "stop" else bias_from_lines(lines)
             replace(self.options, **{field.name: value})
             return value
-
-        def take(value: Any) -> None:
-            if value is not None:
-                self.choose(field, value)
 
         value = self.value(field)
         if field.name == "stop":
@@ -269,7 +240,19 @@ class SamplingDrawer(Widget, can_focus=True):
         else:
             title, hint = "Biases for single tokens", "ID=BIAS in each line; 11=-inf forbids token 11."
             lines = bias_to_lines(value)
-        self.app.push_screen(LinesScreen(title, hint, lines, check), take)
+        self.write(title, hint, lines, check, partial(self.choose, field))
+
+    def write(
+        self, title: str, hint: str, lines: str, check: Callable[[str], Any], take: Callable[[Any], object]
+    ) -> None:
+        """Let lines be edited, and take what they mean unless they are left as they were."""
+        from chatapp.tui.sampling.lines_screen import LinesScreen
+
+        def take_changed(value: Any) -> None:
+            if value is not None:
+                take(value)
+
+        self.app.push_screen(LinesScreen(title, hint, lines, check), take_changed)
 
     async def _on_key(self, event: events.Key) -> None:
         # All keys here, in their order: bindings run later than this, and what is typed would overtake them.

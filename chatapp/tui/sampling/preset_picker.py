@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
@@ -21,7 +20,7 @@ from chatapp.settings.presets import Preset, PresetError
 from chatapp.text.printable import printable
 from chatapp.tui.opening import Front, Opening
 from chatapp.tui.sampling.fields import FIELDS
-from chatapp.tui.sampling.library import Library
+from chatapp.tui.sampling.library import Library, draw_name
 from chatapp.tui.sampling.preview import Look, Previews, draw
 
 if TYPE_CHECKING:
@@ -64,13 +63,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         return cls(front.workspace.home / "presets.toml", front.engine.defaults, options, look=front.look), take
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="box"):
-            yield Static("Presets", id="title")
-            with Horizontal(id="middle"):
-                yield OptionList()
-                yield Static(id="changes", markup=False)
-            yield Static(id="refusal", markup=False)
-            yield Static(KEYS, id="keys")
+        yield from self.compose_around("Presets", Static(id="changes", markup=False), KEYS)
 
     def on_mount(self) -> None:
         self.fill(self.current())
@@ -93,15 +86,9 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
             self.refuse(str(error))
         names = self.query_one(OptionList)
         names.clear_options()
-        names.add_options(Option(self.prompt(preset)) for preset in self.presets.values())
+        names.add_options(Option(draw_name(one.name, one.built_in, 28)) for one in self.presets.values())
         if self.presets:
             names.highlighted = list(self.presets).index(name) if name in self.presets else 0
-
-    def prompt(self, preset: Preset) -> Content:
-        kind = "" if preset.built_in else "yours"
-        room = 28 - len(kind)
-        name = Content(printable(preset.name)).truncate(room, ellipsis=True, pad=True)
-        return Content.assemble(" ", name, (kind, "$muted"))
 
     @property
     def highlighted(self) -> Preset:
@@ -154,11 +141,8 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         self.dismiss(self.result(self.highlighted))
 
     def action_delete(self) -> None:
-        name = self.highlighted.name
-        if self.highlighted.built_in or self.is_doomed(name):
-            self.refuse(self.act(lambda: presets.delete(self.path, name), ""))
-        else:
-            self.refuse(f"d once more deletes {name!r}")
+        preset = self.highlighted
+        self.delete(preset.name, preset.built_in, lambda: presets.delete(self.path, preset.name))
 
     def action_name(self, purpose: Literal["save", "rename"]) -> None:
         """Ask for a name: for the options that are chosen now, or for the preset under the cursor."""
@@ -178,12 +162,3 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
             self.refuse(f"the preset {preset.name!r} is built in and stays")
         else:
             self.ask_name("Another name", preset.name, rename)
-
-    def act(self, change: Callable[[], object], then: str) -> str:
-        """Change the file and show it; gives the reason where that fails."""
-        try:
-            change()
-        except PresetError as error:
-            return str(error)
-        self.fill(then)
-        return ""

@@ -8,17 +8,15 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import OptionList, Static, TextArea
+from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from chatapp.commands.run import set_system
 from chatapp.settings import system_prompts
 from chatapp.settings.system_prompts import Entry, SystemPromptError
-from chatapp.text.printable import printable
 from chatapp.tui.opening import Front, Opening
-from chatapp.tui.sampling.library import Library
+from chatapp.tui.sampling.library import Library, draw_name
 
 KEYS = (
     "[@click=screen.use]^J[/] use  [@click=screen.keep]^S[/] save as  [@click=screen.delete]d[/] delete  "
@@ -54,13 +52,8 @@ class SystemPromptScreen(Library[str | None]):
         return cls(front.workspace.home / "prompts", front.dialogue.setup.system), take
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="box"):
-            yield Static("System prompt", id="title")
-            with Horizontal(id="middle"):
-                yield OptionList()
-                yield TextArea(self.current, tab_behavior="focus", placeholder=NOTHING, highlight_cursor_line=False)
-            yield Static(id="refusal", markup=False)
-            yield Static(KEYS, id="keys")
+        text = TextArea(self.current, tab_behavior="focus", placeholder=NOTHING, highlight_cursor_line=False)
+        yield from self.compose_around("System prompt", text, KEYS)
 
     def on_mount(self) -> None:
         self.query_one(TextArea).cursor_blink = False
@@ -99,11 +92,7 @@ class SystemPromptScreen(Library[str | None]):
             names.highlighted = places[0] if name or not self.text.strip() else None
 
     def prompt(self, entry: Entry) -> Content:
-        if not entry.name:
-            return Content.styled(" none", "$muted")
-        kind = "" if entry.built_in else "yours"
-        name = Content(printable(entry.name)).truncate(20 - len(kind), ellipsis=True, pad=True)
-        return Content.assemble(" ", name, (kind, "$muted"))
+        return draw_name(entry.name, entry.built_in, 20) if entry.name else Content.styled(" none", "$muted")
 
     @property
     def text(self) -> str:
@@ -142,27 +131,12 @@ class SystemPromptScreen(Library[str | None]):
         if known and not self.is_doomed(name):
             return f"there is a prompt {name!r}: enter once more replaces it"
         self.doomed = ""
-        try:
-            system_prompts.save(self.folder, name, self.text)
-        except SystemPromptError as error:
-            return str(error)
-        self.fill(name)
-        return ""
+        return self.act(lambda: system_prompts.save(self.folder, name, self.text), name)
 
     def action_delete(self) -> None:
-        """Delete the file under the cursor, when asked twice."""
-        name = self.highlighted
-        entry = next(entry for entry in self.entries if entry.name == name)
-        if not name:
-            return
-        if not entry.built_in and not self.is_doomed(name):
-            return self.refuse(f"d once more deletes {name!r}")
-        try:
-            system_prompts.delete(self.folder, name)
-        except SystemPromptError as error:
-            return self.refuse(str(error))
-        self.refuse("")
-        self.fill("")
+        if name := self.highlighted:
+            entry = next(entry for entry in self.entries if entry.name == name)
+            self.delete(name, entry.built_in, lambda: system_prompts.delete(self.folder, name))
 
     def on_key(self, event: events.Key) -> None:
         if self.doomed and event.key not in ("d", "delete", "enter"):
