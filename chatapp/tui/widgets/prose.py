@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.constrain import Constrain
-from rich.markdown import BlockQuote, Heading, ListElement, Markdown, Paragraph
+from rich.markdown import BlockQuote, Heading, ListElement, Markdown, MarkdownElement, Paragraph
+from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import SyntaxTheme, TokenType
 from rich.theme import Theme
@@ -17,60 +18,32 @@ from chatapp.text.markdown import make_parser, tame
 from chatapp.tui.widgets.code_colours import CodeColours
 
 if TYPE_CHECKING:
-    from rich.segment import Segment
     from textual.app import App
 
 WIDEST = 100
 """Columns of prose; code and tables are as wide as there is room."""
 
 
-def narrow(options: ConsoleOptions) -> ConsoleOptions:
-    """Narrow the options to the width of prose."""
-    return options.update_width(min(WIDEST, options.max_width))
+def narrow(kind: type[MarkdownElement]) -> type[MarkdownElement]:
+    """A kind of element within the width of prose."""
 
+    class Narrow(kind):  # type: ignore[misc, valid-type]  # any of Rich's
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for part in super().__rich_console__(console, options.update_width(min(WIDEST, options.max_width))):
+                yield part if isinstance(part, Segment) else Constrain(part, WIDEST)
 
-def constrain(parts: RenderResult) -> Iterable[Constrain]:
-    """Constrain the parts of a paragraph or heading to the width of prose."""
-    return (Constrain(part, WIDEST) for part in parts)  # type: ignore[arg-type]  # these yield no segments
-
-
-class NarrowParagraph(Paragraph):
-    """A paragraph within the width of prose."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from constrain(super().__rich_console__(console, options))
-
-
-class NarrowHeading(Heading):
-    """A heading within the width of prose."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from constrain(super().__rich_console__(console, options))
-
-
-class NarrowList(ListElement):
-    """A list within the width of prose."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from super().__rich_console__(console, narrow(options))
-
-
-class NarrowQuote(BlockQuote):
-    """A quotation within the width of prose."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from super().__rich_console__(console, narrow(options))
+    return Narrow
 
 
 class Prose(Markdown):
     """Markdown whose prose is no wider than WIDEST."""
 
     elements = Markdown.elements | {
-        "paragraph_open": NarrowParagraph,
-        "heading_open": NarrowHeading,
-        "bullet_list_open": NarrowList,
-        "ordered_list_open": NarrowList,
-        "blockquote_open": NarrowQuote,
+        "paragraph_open": narrow(Paragraph),
+        "heading_open": narrow(Heading),
+        "bullet_list_open": narrow(ListElement),
+        "ordered_list_open": narrow(ListElement),
+        "blockquote_open": narrow(BlockQuote),
     }
 
 
