@@ -61,6 +61,11 @@ async def test_a_click_beside_a_window_takes_no_text_away_that_is_written_there(
         await driver.pilot.click(offset=(1, 1))
         await driver.press("!")
         await driver.until(lambda: window.query_one(TextArea).text == "You are!", "what is typed then")
+        await driver.press("tab")
+        await driver.until(lambda: not window.query_one(TextArea).has_focus, "the list to have the keys")
+        await driver.pilot.click(offset=(1, 1))
+        await driver.pilot.pause()
+        assert driver.app.screen is window
 
 
 @pytest.mark.parametrize(

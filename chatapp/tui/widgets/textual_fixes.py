@@ -45,9 +45,9 @@ class EndsOnce(AnyScreen):
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def on_click(self, event: Click) -> None:
-        """Leave a window with a click beside it, as escape does; not while a text is written there."""
+        """Leave a window with a click beside it, as escape does; not where a text is written in it."""
         beside = self.is_modal and self.is_current and self.get_widget_at(*event.screen_offset)[0] is self
-        if beside and not isinstance(self.focused, TextArea):
+        if beside and not self.query(TextArea):
             self.app.call_later(self.app.simulate_key, "escape")  # one that is pressed here would end here
 
 
