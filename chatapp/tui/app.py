@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
-from textual.app import App, SuspendNotSupported
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.notifications import Notify
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from chatapp.conversation import Setup
     from chatapp.settings.keymap import Action as Bindable
     from chatapp.tui.help.command_palette import Command
-    from chatapp.tui.prompt import Prompt
 
 LONGEST_WORD = 1_000
 """Characters of what is told in passing: errors may quote whole files."""
@@ -287,18 +286,6 @@ class ChatApp(App[None]):
     def on_vim_area_suspend_wanted(self) -> None:
         if self.settings.suspend:
             self.action_suspend_process()
-
-    # What any screen may ask for
-
-    def on_prompt_editor_wanted(self, message: Prompt.EditorWanted) -> None:
-        """Let the user write in an editor; the screen comes back when that ends."""
-        from chatapp.text import editor
-
-        try:
-            with self.suspend(), telling(self):  # the terminal comes back only where nothing is raised out of here
-                message.prompt.draft = editor.edit(message.draft)
-        except SuspendNotSupported:
-            self.notify("Here no editor can take the terminal's place.", severity="warning")
 
 
 WITH_KEYS = (

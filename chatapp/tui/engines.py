@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,7 +33,7 @@ class Listener(Protocol):
 
     def call_later(self, callback: Callable[..., object], *args: object) -> bool: ...
     def show_progress(self, choice: Choice, step: str, share: float) -> None: ...
-    def tell_fallback(self, reason: str) -> None: ...
+    def tell(self, text: str) -> None: ...
     async def take_up(self, choice: Choice, opened: Opened) -> None: ...
     def do_without(self, choice: Choice, error: str) -> None: ...
 
@@ -61,14 +60,16 @@ class Engines:
     def open(self, choice: Choice) -> None:
         """The thread that opens a model, so that nothing of it delays the first frame."""
         tell, screen = self.listener.call_later, self.listener
-        on_fallback = partial(tell, screen.tell_fallback)
+
+        def warn(reason: str) -> None:  # also in the middle of a reply
+            tell(screen.tell, f"{reason}.")
 
         def report(step: str, share: float) -> None:
             tell(screen.show_progress, choice, step, share)
 
         try:
             placement = self.workspace.choose_placement(choice.backend)
-            opened = self.workspace.open_model(choice.model, placement, on_progress=report, on_fallback=on_fallback)
+            opened = self.workspace.open_model(choice.model, placement, on_progress=report, on_fallback=warn)
             if opened.engine.can_chat:
                 import textual.widgets.markdown  # noqa: F401  # slow, so imported before the first answer
         except Exception as error:  # whatever a runtime raises belongs on the screen

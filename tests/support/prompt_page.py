@@ -6,13 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from textual import events, on
-from textual.app import ComposeResult, SuspendNotSupported
+from textual.app import ComposeResult
 from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from chatapp.text import editor
-from chatapp.text.errors import InputError
 from chatapp.tui.prompt import Prompt
 from support.themed_app import ThemedApp
 from support.typist import Typist
@@ -23,7 +21,6 @@ COMMANDS = [
     ("set system TEXT", "change the system prompt"),
     ("show [info]", "tell about the model"),
 ]
-POSTED = (Prompt.Submitted, Prompt.CommandEntered, Prompt.Warned)
 
 
 class Page(ThemedApp):
@@ -53,21 +50,12 @@ class Page(ThemedApp):
 
     @on(Prompt.Submitted)
     @on(Prompt.CommandEntered)
-    @on(Prompt.Warned)
     def note(self, message: Message) -> None:
         self.got.append(message)
 
     @on(Prompt.Counted)
     def count(self, message: Prompt.Counted) -> None:
         self.counted.append(message)
-
-    @on(Prompt.EditorWanted)
-    def write_outside(self, message: Prompt.EditorWanted) -> None:
-        try:
-            with self.suspend():
-                message.prompt.draft = editor.edit(message.draft)
-        except (InputError, SuspendNotSupported) as error:
-            self.notify(str(error), markup=False)
 
 
 class Driver(Typist):
@@ -92,7 +80,7 @@ class Driver(Typist):
 
     @property
     def complaints(self) -> list[str]:
-        return [message.reason for message in self.app.got if isinstance(message, Prompt.Warned)]
+        return [told.message for told in self.app._notifications if told.severity == "warning"]
 
     @property
     def offered(self) -> list[str]:

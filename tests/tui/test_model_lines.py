@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from textual.content import Content
+from textual.screen import Screen
 
 from chatapp.models.catalogue import ListedModel
 from chatapp.models.jobs import Job
@@ -109,11 +110,23 @@ class LinesApp(ThemedApp):
         yield self.offer_line
         yield self.job_line
 
-    def on_offer_line_answered(self, message: OfferLine.Answered) -> None:
-        self.heard.append((message.accepted, message.offer.names))
+    def get_default_screen(self) -> Screen[None]:
+        return Offering()
 
 
-async def test_an_offer_is_taken_or_hidden_once() -> None:
+class Offering(Screen[None]):
+    """A screen that has the keys of the offer."""
+
+    app: LinesApp
+
+    def action_accept(self) -> None:
+        self.app.heard.append("accepted")
+
+    def action_hide(self) -> None:
+        self.app.heard.append("hidden")
+
+
+async def test_a_click_on_a_key_of_an_offer_presses_it() -> None:
     offered = Offer("chat", ("a",), "Want to chat?", "downloads a (1 GB)")
     app = LinesApp()
     async with app.run_test(size=(120, 24)) as pilot:
@@ -123,13 +136,12 @@ async def test_an_offer_is_taken_or_hidden_once() -> None:
         shown = app.offer_line.render()
         assert shown.plain == "Want to chat? F8 downloads a (1 GB). F9 dismisses."
         assert app.offer_line.display
-        app.offer_line.answer(accepted=True)
-        app.offer_line.answer(accepted=True)
-        app.offer_line.offer = offered
-        await pilot.pause()
+        await pilot.click(OfferLine, offset=(2 + len("Want to chat? "), 0))
         await pilot.click(OfferLine, offset=(2 + len("Want to chat? F8 downloads a (1 GB). "), 0))
         await pilot.pause()
-        assert app.heard == [(True, ("a",)), (False, ("a",))]
+        assert app.heard == ["accepted", "hidden"]
+        app.offer_line.offer = None
+        await pilot.pause()
         assert not app.offer_line.display
 
 

@@ -49,14 +49,12 @@ class Calls(Vertical):
     class Changed(Event):
         """A call is asked about, begins or has ended: what is done now, in a word or two."""
 
-        calls: Calls
         doing: str
 
     @dataclass
     class Ended(Event):
         """All calls are answered, or were stopped."""
 
-        calls: Calls
         goes_on: bool
         reason: str
         """Why the model does not go on, where that is not its user's doing."""
@@ -100,7 +98,7 @@ class Calls(Vertical):
         finally:
             self.busy = False
             late = not goes_on and count_rounds(dialogue.branch()) >= ROUNDS
-            self.post_message(self.Ended(self, goes_on, LATE.format(ROUNDS) if late else ""))
+            self.post_message(self.Ended(goes_on, LATE.format(ROUNDS) if late else ""))
 
     async def ask(self, question: Question) -> Decision:
         """Ask the user about a call."""
@@ -122,7 +120,7 @@ class Calls(Vertical):
         self.scroll.scroll_home(animate=False)
         self.display, before = True, self.screen.focused
         self.focus()
-        self.post_message(self.Changed(self, f"may it call {question.tool.name}?"))
+        self.post_message(self.Changed(f"may it call {question.tool.name}?"))
         try:
             return await self.asked
         finally:
@@ -150,7 +148,7 @@ class Calls(Vertical):
         from chatapp.conversation.rounds import STOPPED
 
         self.running = running
-        self.post_message(self.Changed(self, f"calling {running.tool.name}"))
+        self.post_message(self.Changed(f"calling {running.tool.name}"))
         try:
             return await asyncio.wrap_future(running.result)
         except asyncio.CancelledError:

@@ -54,18 +54,6 @@ class CompletionPage(AuthoredText):
     class Asked(Event):
         """The model should continue the text."""
 
-    @dataclass
-    class Counted(Event):
-        """The text takes so many tokens."""
-
-        tokens: int
-
-    @dataclass
-    class CommandEntered(Event):
-        """The text is a line for the application."""
-
-        line: str
-
     class HelpWanted(Event):
         """Somebody pressed enter as if to send something."""
 
@@ -330,7 +318,7 @@ class CompletionPage(AuthoredText):
             self.post_message(self.HelpWanted())
             event.stop()
         elif event.key == "enter" and self.command:
-            self.post_message(self.CommandEntered(self.text))
+            self.enter_command()
             event.stop()
         elif event.key == "enter" and self.document.line_count == 1 and not self.coloured():
             self.post_message(self.HelpWanted())
@@ -357,6 +345,12 @@ class CompletionPage(AuthoredText):
         """Whether the text is a command."""
         return self.text.startswith("/") and self.document.line_count == 1 and bool(COMMAND.fullmatch(self.text))
 
+    def enter_command(self) -> None:
+        """A command is done, and is no part of the text."""
+        line = self.text
+        self.load_text("")
+        self.post_message(self.CommandEntered(line))
+
     def give_back(self, line: str) -> None:
         """Put a command back that could not be done, unless something else was typed since."""
         if not self.text:
@@ -364,8 +358,7 @@ class CompletionPage(AuthoredText):
 
     def action_go_on(self) -> None:
         if self.command:
-            self.post_message(self.CommandEntered(self.text))
-            return
+            return self.enter_command()
         if not self.text.strip():
             self.load_text("")
             self.insert(EXAMPLE)

@@ -172,7 +172,7 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     def tell_unsaved(self, text: str) -> None:
         """A conversation has something to say about its being saved."""
-        self.notify(text, severity="warning", timeout=10, markup=False)
+        self.tell(text)
         if any(pane.dialogue and pane.dialogue.failure for pane in self.panes):
             self.try_later()
 
@@ -204,10 +204,6 @@ class Conversations(LaidOutOnce, Screen[None]):
         for pane in self.of(choice):
             pane.do_without(error)
         self.notify(error, severity="error", timeout=10, markup=False)
-
-    def tell_fallback(self, reason: str) -> None:
-        """Something else takes over from what has failed; this also happens in the middle of a reply."""
-        self.notify(f"{reason}.", severity="warning", timeout=10, markup=False)
 
     @on(Pane.Changed)
     def measure(self) -> None:

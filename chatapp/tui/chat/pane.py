@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
@@ -38,11 +37,8 @@ if TYPE_CHECKING:
 class Pane(Vertical):
     """One conversation: a chat with its messages and a prompt, or a text that is completed."""
 
-    @dataclass
     class Changed(Event):
         """The conversation has begun or ended a reply: who lists conversations looks again."""
-
-        pane: Pane
 
     def __init__(
         self,
@@ -236,16 +232,9 @@ class Pane(Vertical):
         if self.welcome.display:
             self.welcome.show(self.kind, self.heading, self.opened, gaps=self.completion_page.gaps)
 
-    def on_completion_page_counted(self, message: CompletionPage.Counted) -> None:
-        if not self.reply:
-            self.heading.used = message.tokens
-
-    def on_prompt_counted(self, message: Prompt.Counted) -> None:
+    def on_vim_area_counted(self, message: VimArea.Counted) -> None:
         if not self.reply and message.tokens is not None:
-            self.heading.used = message.tokens + self.heading.held
-
-    def on_prompt_warned(self, message: Prompt.Warned) -> None:
-        self.notify(message.reason, severity="warning", timeout=10, markup=False)
+            self.heading.used = message.tokens + (self.heading.held if self.kind == "chat" else 0)
 
     def on_vim_area_mode_shown(self, message: VimArea.ModeShown) -> None:
         self.heading.vim = message.indicator
@@ -368,12 +357,17 @@ class Pane(Vertical):
             ended, used = partial(self.call_later, self.take_end, turn), self.heading.used
             self.newest = reply = ReplyStream(turn, ended, after=self.newest, prompt_tokens=used)
             await self.page.await_reply(turn)
-            if len(turn.replies) > 1:
-                await self.begin_columns(turn)
+            if len(turn.replies) > 1:  # side by side, in place of the page
+                from chatapp.tui.answers.columns import Columns
+
+                self.columns = Columns(len(turn.replies))
+                self.page.display = False
+                await self.mount(self.columns, after=self.heading)
+                self.columns.focus()
             self.text_changed()
             self.status.show("● reading", tone="accent", figures=reply.figures)
             self.screen.refresh_bindings()
-            self.post_message(self.Changed(self))
+            self.post_message(self.Changed())
             reply.show_in(self)
             return True
         self.page.release()
@@ -418,7 +412,7 @@ class Pane(Vertical):
         if reply.is_long and not (self.app.app_focus and self.display):
             self.app.bell()
             self.notify(f"{self.heading.model} has answered.", markup=False)
-        self.post_message(self.Changed(self))
+        self.post_message(self.Changed())
         if written and reply.turn.calls and not error:
             return self.calls.begin(self.dialogue)
         if self.outbox.queue and end.tone == "success":
@@ -458,16 +452,22 @@ class Pane(Vertical):
                 self.notify(text, severity=severity, timeout=10, markup=False)
             self.untold.clear()
 
+    async def on_calls_changed(self, message: Calls.Changed) -> None:
+        """Show which tool is called, or asked about, and what was given so far."""
+        self.status.show(f"● {message.doing}", tone="accent", hint="esc stops it")
+        self.screen.refresh_bindings()
+        await self.page.show()
+
+    async def on_calls_ended(self, message: Calls.Ended) -> None:
+        """Tools gave what they gave: the model goes on, or it is the user's turn."""
+        await self.page.show()
+        if message.goes_on and self.dialogue and await self.start(self.dialogue.go_on_with_results):
+            return
+        self.status.show("■ stopped", tone="warning", hint=message.reason)
+        self.screen.refresh_bindings()
+        await self.ask_if_wanted()
+
     # Several answers at once
-
-    async def begin_columns(self, turn: Turn) -> None:
-        """Show the answers side by side, in place of the page."""
-        from chatapp.tui.answers.columns import Columns
-
-        self.columns = Columns(len(turn.replies))
-        self.page.display = False
-        await self.mount(self.columns, after=self.heading)
-        self.columns.focus()
 
     async def end_columns(self) -> None:
         """Show the page again."""

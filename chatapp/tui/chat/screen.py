@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from chatapp.generation.beam_tree import Beam
     from chatapp.history import Kind, Message
     from chatapp.tui.answers.columns import Columns
-    from chatapp.tui.chat.calls import Calls
-    from chatapp.tui.chat.completion_page import CompletionPage
     from chatapp.tui.chat.message import MessageAction, Said
     from chatapp.tui.chat.models import Models
     from chatapp.tui.chat.pane import Pane
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from chatapp.tui.opening import Opening
     from chatapp.tui.prompt import Prompt
     from chatapp.tui.sampling.drawer import SamplingDrawer
+    from chatapp.tui.widgets.vim_area import VimArea
 
 
 class ChatScreen(Conversations):
@@ -104,13 +103,16 @@ class ChatScreen(Conversations):
             self.app.call_from_thread(setattr, self.offer_line, "offer", found)
 
     def action_accept(self) -> None:
-        self.offer_line.answer(accepted=True)
+        self.answer_offer(accepted=True)
 
     def action_hide(self) -> None:
-        self.offer_line.answer(accepted=False)
+        self.answer_offer(accepted=False)
 
-    def on_offer_line_answered(self, message: OfferLine.Answered) -> None:
-        self.models.answer_offer(message.offer, accepted=message.accepted)
+    def answer_offer(self, *, accepted: bool) -> None:
+        """Take the offer, or leave it."""
+        if offer := self.offer_line.offer:
+            self.offer_line.offer = None
+            self.models.answer_offer(offer, accepted=accepted)
 
     # Keys
 
@@ -352,14 +354,8 @@ class ChatScreen(Conversations):
         page = self.pane.page
         page.scroll_relative(y=message.pages * max(1, page.size.height - 1), animate=False)
 
-    def on_prompt_command_entered(self, message: Prompt.CommandEntered) -> None:
-        self.view.obey(message.line, self.pane.prompt.give_back)
-
-    def on_completion_page_command_entered(self, message: CompletionPage.CommandEntered) -> None:
-        """A command in a text: it is done, and is no part of the text."""
-        page = self.pane.completion_page
-        page.load_text("")
-        self.view.obey(message.line, page.give_back)
+    def on_vim_area_command_entered(self, message: VimArea.CommandEntered) -> None:
+        self.view.obey(message.line, self.pane.box.give_back)
 
     def on_completion_page_help_wanted(self) -> None:
         """Tell who expects an answer how to get one."""
@@ -397,23 +393,6 @@ class ChatScreen(Conversations):
             return begin(entered.command)
         question = f"Run this in {shell.shell()[0]}? What it writes goes into your message."
         self.app.push_screen(AskLine(question, entered.command, "enter runs it, esc cancels; not asked again"), begin)
-
-    async def on_calls_changed(self, message: Calls.Changed) -> None:
-        """Show which tool is called, or asked about, and what was given so far."""
-        pane = next(pane for pane in self.panes if pane.calls is message.calls)
-        pane.status.show(f"● {message.doing}", tone="accent", hint="esc stops it")
-        self.refresh_bindings()
-        await pane.page.show()
-
-    async def on_calls_ended(self, message: Calls.Ended) -> None:
-        """Tools gave what they gave: the model goes on, or it is the user's turn."""
-        pane = next(pane for pane in self.panes if pane.calls is message.calls)
-        await pane.page.show()
-        if message.goes_on and pane.dialogue and await pane.start(pane.dialogue.go_on_with_results):
-            return
-        pane.status.show("■ stopped", tone="warning", hint=message.reason)
-        self.refresh_bindings()
-        await pane.ask_if_wanted()
 
     def on_sampling_drawer_changed(self, message: SamplingDrawer.Changed) -> None:
         self.view.choose_options(message.options)

@@ -7,32 +7,22 @@ from threading import Event
 from typing import ClassVar
 
 from textual import work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from chatapp.conversation import shell
 from chatapp.text.printable import printable
 from chatapp.tui.errors import telling
-from chatapp.tui.widgets.textual_fixes import EndsOnce
+from chatapp.tui.widgets.windows import Window
 
 
-class ShellScreen(EndsOnce, ModalScreen[shell.Output | None]):
+class ShellScreen(Window[shell.Output | None]):
     """Dismisses with what the command wrote, or with None where it was cancelled or could not begin."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel", show=False)]
 
     def __init__(self, command: str) -> None:
-        super().__init__()
+        super().__init__(printable(f"$ {command}"), None, "esc cancels")
         self.command, self.stopping, self.begun = command, Event(), time.monotonic()
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="window"):
-            yield Static(printable(f"$ {self.command}"), markup=False, classes="heading")
-            self.note = Static("esc cancels", markup=False, classes="note")
-            yield self.note
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self.show_seconds)

@@ -42,16 +42,13 @@ class BeamLines(Rows):
         Binding("right", "into", "What goes on from it", show=False),
         Binding("b", "best", "Best", id="beams.best"),
         Binding("p", "prune", "Pruned branches", id="beams.pruned"),
-        Binding("enter", "take", "Go on from here", key_display="↵", id="beams.take"),
+        Binding("enter", "screen.take", "Go on from here", key_display="↵", id="beams.take"),
     ]
     pruned = reactive(True)
     """Whether branches are shown that the search has given up."""
 
     class Moved(Message):
         """The cursor is on another branch, or its branch has grown."""
-
-    class Taken(Message):
-        """The answer should be, or begin with, the text up to the end of the branch under the cursor."""
 
     def __init__(self, search: BeamTree) -> None:
         super().__init__()
@@ -157,10 +154,6 @@ class BeamLines(Rows):
         self.pruned = not self.pruned
         self.lay_out()
 
-    def action_take(self) -> None:
-        if self.marked:
-            self.post_message(self.Taken())
-
 
 class BeamText(Widget):
     """The text up to the cursor, the last of it where there is no room for all."""
@@ -232,9 +225,10 @@ class BeamScreen(EndsOnce, Screen[Beam | None]):
     def show_text(self) -> None:
         self.text.beam = self.beams.marked
 
-    @on(BeamLines.Taken)
-    def take(self) -> None:
-        self.dismiss(self.beams.marked)
+    def action_take(self) -> None:
+        """End with the branch under the cursor: the answer is to be, or to begin with, the text up to its end."""
+        if self.beams.marked:
+            self.dismiss(self.beams.marked)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self.growing() if action == "stop" else True

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual import events
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import reactive
 from textual.style import Style
 from textual.widget import Widget
@@ -36,13 +34,6 @@ class OfferLine(Widget):
     }
     """
 
-    @dataclass
-    class Answered(Message):
-        """The user wants what is offered, or does not."""
-
-        offer: Offer
-        accepted: bool
-
     offer: reactive[Offer | None] = reactive(None, layout=True)
 
     def watch_offer(self) -> None:
@@ -58,15 +49,9 @@ class OfferLine(Widget):
             parts += [(" ", text), (key.upper(), accent + press), (f" {does}.", text + press)]
         return Content.assemble(*parts)
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         if key := event.style.meta.get("key"):
-            self.answer(accepted=key == ACCEPT)
-
-    def answer(self, *, accepted: bool) -> None:
-        """Take the offer, or leave it."""
-        if offer := self.offer:
-            self.offer = None
-            self.post_message(self.Answered(offer, accepted))
+            await self.run_action("screen.accept" if key == ACCEPT else "screen.hide")
 
 
 class JobLine(Widget):

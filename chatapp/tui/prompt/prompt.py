@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
+from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.timer import Timer
@@ -19,6 +20,7 @@ from chatapp.conversation import attachments, shell
 from chatapp.conversation.attachments import Attachment, Scan
 from chatapp.text.errors import InputError
 from chatapp.text.printable import clean_paste, printable
+from chatapp.tui.errors import telling
 from chatapp.tui.prompt import completion
 from chatapp.tui.prompt.box import Box
 from chatapp.tui.prompt.completion import Commands
@@ -57,12 +59,6 @@ class Prompt(Box):
         """The message that this is another version of; who has the conversation says that."""
 
     @dataclass
-    class CommandEntered(Message):
-        """A line that begins with one slash was entered; the box is empty again."""
-
-        line: str
-
-    @dataclass
     class ShellEntered(Message):
         """A line that begins with one exclamation mark was entered; the box is empty again."""
 
@@ -71,29 +67,10 @@ class Prompt(Box):
         draft: str
 
     @dataclass
-    class Counted(Message):
-        """The draft takes so many tokens, attachments included; None while nothing counts them."""
-
-        tokens: int | None
-
-    @dataclass
-    class Warned(Message):
-        """A draft is in the box again, because something cannot be attached, or was sent not quite as prepared."""
-
-        reason: str
-
-    @dataclass
     class Paged(Message):
         """Somebody wants to see so many pages further in what stands above the prompt; before, if negative."""
 
         pages: int
-
-    @dataclass
-    class EditorWanted(Message):
-        """The draft is to be written in an editor; what that gives becomes `prompt.draft`."""
-
-        prompt: Prompt
-        draft: str
 
     def __init__(
         self,
@@ -154,15 +131,18 @@ class Prompt(Box):
                 found = await asyncio.to_thread(attachments.attach, text, self.root, known)
         except InputError as error:
             self.give_back(draft)
-            self.post_message(self.Warned(printable(str(error))))
+            self.warn(printable(str(error)))
         else:
             for now in found:
                 if now.path in known and known[now.path].stamp != now.stamp:
-                    reason = f"{now.path} has changed since you attached it; it is sent as it is now"
-                    self.post_message(self.Warned(reason))
+                    self.warn(f"{now.path} has changed since you attached it; it is sent as it is now")
             self.post_message(self.Submitted(attachments.message(self.message(text), found), draft, n))
         finally:
             self.sending.remove(draft)
+
+    def warn(self, reason: str) -> None:
+        """Say that a draft is in the box again, or was sent not quite as prepared."""
+        self.notify(reason, severity="warning", timeout=10, markup=False)
 
     def take_output(self, output: shell.Output) -> None:
         """Put what a command wrote into the message, behind a mark that can be opened."""
@@ -173,7 +153,14 @@ class Prompt(Box):
         self.focus()
 
     def action_write_outside(self) -> None:
-        self.post_message(self.EditorWanted(self, self.draft))
+        """Let the draft be written in an editor; the screen comes back when that ends."""
+        from chatapp.text import editor
+
+        try:
+            with self.app.suspend(), telling(self):  # the terminal comes back only where nothing is raised out of here
+                self.draft = editor.edit(self.draft)
+        except SuspendNotSupported:
+            self.notify("Here no editor can take the terminal's place.", severity="warning")
 
     # What was asked before
 

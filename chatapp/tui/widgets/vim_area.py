@@ -32,6 +32,18 @@ class VimArea(Removable, TextArea):
     """Whether the model is writing: escape stops it, too."""
 
     @dataclass
+    class CommandEntered(Message):
+        """A line for the application was entered, and is in the text no more."""
+
+        line: str
+
+    @dataclass
+    class Counted(Message):
+        """The text takes so many tokens, with what it attaches; None while nothing counts them."""
+
+        tokens: int | None
+
+    @dataclass
     class ModeShown(Message):
         """Another mode, or more of a command, is to be shown."""
 

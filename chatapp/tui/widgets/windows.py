@@ -26,17 +26,19 @@ EDGES = 8
 
 
 class Window(EndsOnce, ModalScreen[ScreenResultType]):
-    """A heading, something below it, and a quiet note on what can be done."""
+    """A heading, perhaps something below it, and a quiet note on what can be done."""
 
-    def __init__(self, heading: str, inside: Widget, note: str) -> None:
+    def __init__(self, heading: str, inside: Widget | None, note: str) -> None:
         super().__init__()
-        self.heading, self.inside, self.note = heading, inside, note
+        self.heading, self.inside = heading, inside
+        self.note = Static(note, markup=False, classes="note")
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="window"):
             yield Static(self.heading, markup=False, classes="heading")
-            yield self.inside
-            yield Static(self.note, markup=False, classes="note")
+            if self.inside:
+                yield self.inside
+            yield self.note
 
 
 class NoteScreen(Window[None]):
@@ -50,7 +52,7 @@ class NoteScreen(Window[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """The end of the text can be scrolled to on a low screen, too."""
-        self.inside.styles.max_height = max(1, min(MOST, event.size.height * 9 // 10 - EDGES))
+        self.query_one(VerticalScroll).styles.max_height = max(1, min(MOST, event.size.height * 9 // 10 - EDGES))
 
 
 class AskLine(Window[str | None]):
