@@ -226,7 +226,7 @@ class ChatApp(App[None]):
                 action.title, action.does, self.key_of(action), action.called[1:], partial(self.perform, action)
             )
         for name in self.available_themes:
-            yield Command(f"Theme: {name}", "", "", (), partial(self.keep_theme, name))
+            yield Command(f"Theme: {name}", "", "", (), partial(self.action_keep_theme, name))
 
     def key_of(self, action: Action) -> str:
         """The key of an action as it is written, behind the one that opens its place."""
@@ -259,12 +259,9 @@ class ChatApp(App[None]):
         from chatapp.tui.help.theme_picker import ThemePicker
 
         if not isinstance(self.screen, ThemePicker):
-            self.push_screen(ThemePicker(self.palettes.values()), self.keep_theme)
+            self.push_screen(ThemePicker(self.palettes.values()), self.action_keep_theme)
 
-    def action_keep_theme(self, name: str) -> None:
-        self.keep_theme(name)
-
-    def keep_theme(self, name: str | None) -> None:
+    def action_keep_theme(self, name: str | None) -> None:
         """Change the colours, for the next start too."""
         if name:
             from chatapp.settings.settings import SettingsError

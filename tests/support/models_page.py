@@ -4,11 +4,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from textual import events
 from textual.pilot import Pilot
 
 from chatapp.models import catalogue, facts
 from chatapp.models.catalogue import ListedModel, Machine
 from chatapp.models.jobs import Jobs
+from chatapp.tui.keys.keyboard import Keyboard
 from chatapp.tui.models.asking import Asking
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Catalogue
@@ -33,10 +35,15 @@ class ModelsApp(ThemedApp):
             rows=lambda: catalogue.list_models(store, THIS),
             details=lambda row: facts.read_details(store, row, THIS),
             freed=lambda row: facts.count_freed(store, row),
-            found=catalogue.describe_found,
         )
         self.models = ModelsScreen(found, self.jobs, current=current, offline=offline)
         self.chosen: str | None = NOTHING
+        self.keyboard = Keyboard(self)
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not event.is_forwarded and not self.keyboard.passes(event):
+            return
+        await super().on_event(event)
 
     def on_mount(self) -> None:
         self.push_screen(self.models, self.choose)

@@ -209,7 +209,6 @@ async def models(driver: Driver) -> None:
         rows=lambda: rows,
         details=details,
         freed=lambda row: 0,
-        found=catalogue.describe_found,
     )
     jobs = Jobs(lambda job: None, path=driver.screen.workspace.home / "jobs.json")
     screen = ModelsScreen(shown, jobs, current="builtin")

@@ -78,6 +78,18 @@ async def test_the_offer_of_a_chat_model_goes_when_one_answers(tmp_path: Path) -
         await driver.until(lambda: "Want to chat?" not in driver.picture)
 
 
+async def test_an_offer_is_answered_once(tmp_path: Path) -> None:
+    async with running(ScriptedEngine()) as driver:
+        driver.screen.offer_line.offer = Offer("chat", ("a",), "Want to chat?", "downloads a (1 GB)")
+        answered = driver.app.workspace.home / "offer.json"
+        await driver.press("f9")
+        await driver.until(answered.exists, "the answer to be kept")
+        assert "Want to chat?" not in driver.picture
+        answered.unlink()
+        await driver.press("f9")
+        assert not answered.exists()
+
+
 @pytest.mark.parametrize("line", ["/theme nope", "/preset nope", "/load nope", "/model nope"])
 async def test_a_command_with_a_name_that_there_is_not_stays_to_be_mended(tmp_path: Path, line: str) -> None:
     async with talking(tmp_path) as (driver, _):

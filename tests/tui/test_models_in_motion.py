@@ -10,11 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from textual.app import App
 from textual.pilot import Pilot
 
-import themes
-from chatapp.models import catalogue
 from chatapp.models.catalogue import ListedModel, Machine
 from chatapp.models.facts import Details
 from chatapp.models.jobs import Jobs
@@ -22,9 +19,9 @@ from chatapp.tui.models import screen as models_screen
 from chatapp.tui.models.asking import Asking, ask, pull_question
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Catalogue
-from chatapp.tui.theme import palette
 from support.screen_driver import beginning, started
 from support.scripted_engine import ScriptedEngine
+from support.themed_app import ThemedApp
 
 THIS = Machine(16 * 10**9, 200 * 10**9, 20.0 * 10**9, backends=1, versions={})
 PLAN = {
@@ -52,18 +49,15 @@ else:
 """
 
 
-class Models(App[None]):
+class Models(ThemedApp):
     """The models screen over rows that a function gives, and processes that do as told."""
 
     def __init__(self, rows: Callable[[], Sequence[ListedModel]], tmp_path: Path) -> None:
         super().__init__()
-        for theme in themes.load().values():
-            self.register_theme(palette(theme))
-        self.theme = "midnight"
         script = tmp_path / "process.py"
         script.write_text(PROCESS)
         self.jobs = Jobs(lambda job: self.call_later(self.models.show_job, job), command=(sys.executable, str(script)))
-        found = Catalogue(lambda: THIS, rows, lambda row: Details(()), lambda row: 0, catalogue.describe_found)
+        found = Catalogue(lambda: THIS, rows, lambda row: Details(()), lambda row: 0)
         self.models = ModelsScreen(found, self.jobs, current="builtin")
 
     def on_mount(self) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual import events, on
@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
@@ -21,6 +20,7 @@ from chatapp.evaluation import compare
 from chatapp.generation import Delta, Engine
 from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
+from chatapp.tui.answers.column import Column
 from chatapp.tui.answers.columns import Columns
 from chatapp.tui.answers.picker import OneOf, Picker
 from chatapp.tui.engines import Choice
@@ -31,70 +31,18 @@ from chatapp.tui.widgets.textual_fixes import EndsOnce
 from chatapp.workspace import Opened
 
 Progress = Callable[[str, float], None]
-Warn = Callable[[str], None]
+Warn = Callable[[str], object]
 OpenModel = Callable[[Choice, Progress, Warn], Opened]
 """Opens a model on a backend, or where it runs best; is given what to tell the progress and a fallback to."""
-Draw = Callable[[Sequence[compare.Runner], compare.Question], Generator[compare.Event, None, None]]
 
 ORDERS = {"one after the other": compare.answer_one_by_one, "in turn": compare.answer_in_turn}
 TOKENS = ("32", "64", "128", "256", "512")
-
-
-@dataclass(frozen=True)
-class Progressed:
-    """Opening takes a while; this is how far it is."""
-
-    index: int
-    step: str
-    share: float
-
-
-@dataclass(frozen=True)
-class Warned:
-    """A backend has failed, and another takes over."""
-
-    reason: str
-
-
-class Run(Drain["compare.Event | Progressed | Warned"]):
-    """Draws one comparison; begins when the one before has let its engine go."""
-
-    def __init__(
-        self,
-        choices: Sequence[Choice],
-        question: compare.Question,
-        draw: Draw,
-        *,
-        open_model: OpenModel,
-        on_end: Callable[[], object],
-        after: Run | None = None,
-    ) -> None:
-        self.open_model = open_model
-        runners = [
-            compare.Runner(str(choice), choice.model, self.opener(index, choice))
-            for index, choice in enumerate(choices)
-        ]
-        super().__init__(draw(runners, question), lambda _: on_end(), name="comparison", after=after)
-
-    def opener(self, index: int, choice: Choice) -> Callable[[], Engine]:
-        """What opens one of the models, in the thread."""
-
-        def report(step: str, share: float) -> None:
-            self.arrived.append(Progressed(index, step, share))
-
-        def warn(reason: str) -> None:
-            self.arrived.append(Warned(reason))
-
-        return lambda: self.open_model(choice, report, warn).engine
 
 
 class Asked(TextArea):
     """The prompt: enter goes on, ctrl+j adds a line."""
 
     BINDINGS = [Binding("ctrl+j,shift+enter", "newline", "New line", key_display="^J")]
-
-    class Submitted(Message):
-        """The prompt is complete."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -107,7 +55,7 @@ class Asked(TextArea):
         if event.key == "enter":
             event.stop()
             event.prevent_default()
-            self.post_message(self.Submitted())
+            self.screen.focus_next()
         elif event.key == "escape":  # with which TextArea would move the focus
             event.prevent_default()
 
@@ -142,7 +90,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
         self.picker = Picker(list(self.choices), [str(choice) for choice in chosen])
         self.order = OneOf("Order", tuple(ORDERS), "one after the other")
         self.tokens = OneOf("Tokens at most", TOKENS, "128")
-        self.running: Run | None = None
+        self.running: Drain[compare.Event] | None = None
         self.columns: Columns | None = None
         self.taking_part: list[Choice] = []
         self.results: list[compare.Result] = []
@@ -190,11 +138,6 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
 
     # The form
 
-    @on(Asked.Submitted)
-    def choose_models(self) -> None:
-        self.picker.focus()
-
-    @on(Picker.Submitted)
     async def action_start(self) -> None:
         """Let the chosen ones answer."""
         text = self.asked.text
@@ -222,18 +165,34 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
         self.add_class("-results")
         await self.mount(self.columns, before=self.table)
         self.columns.focus()
-        self.running = Run(
-            self.taking_part,
-            question,
-            ORDERS[self.order.value],
-            open_model=self.open_model,
-            on_end=lambda: self.call_later(self.flush),
-            after=self.running,
-        )
+        runners = [
+            compare.Runner(str(choice), choice.model, partial(self.open, choice, self.columns.columns[index]))
+            for index, choice in enumerate(self.taking_part)
+        ]
+        answers = ORDERS[self.order.value](runners, question)
+        # It begins when the one before has let its engine go.
+        self.running = Drain(answers, lambda _: self.call_later(self.flush), name="comparison", after=self.running)
         self.running.start()
         self.refresh_bindings()
         self.pace = Pace()
         self.pulse = self.set_timer(SOONEST, self.flush)
+
+    def open(self, choice: Choice, column: Column) -> Engine:
+        """Open one of the models, in the thread, and tell how that goes."""
+
+        def report(step: str, share: float) -> None:
+            self.call_later(self.show_progress, column, step, share)
+
+        return self.open_model(choice, report, partial(self.call_later, self.warn)).engine
+
+    def show_progress(self, column: Column, step: str, share: float) -> None:
+        """Opening takes a while; this is how far it is."""
+        column.say(f"○ {share:.0%}")
+        column.note(muted(printable(step)))
+
+    def warn(self, reason: str) -> None:
+        """A backend has failed, and another takes over."""
+        self.notify(f"{printable(reason)}.", severity="warning", markup=False)
 
     # The answers
 
@@ -280,14 +239,9 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
             parts += [(" p95 ", "$muted"), (milliseconds(p95), "$text")]
         column.note(Content.assemble(*parts), *column.notes[1:])
 
-    def show(self, columns: Columns, event: compare.Event | Progressed | Warned) -> None:
+    def show(self, columns: Columns, event: compare.Event) -> None:
         """One event that is no text."""
         match event:
-            case Progressed(index, step, share):
-                columns.columns[index].say(f"○ {share:.0%}")
-                columns.columns[index].note(muted(printable(step)))
-            case Warned(reason):
-                self.notify(f"{printable(reason)}.", severity="warning", markup=False)
             case compare.Opened(index, placement):
                 columns.columns[index].say("● reading", "accent")
                 columns.columns[index].note(Content(), muted(placement))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from textual import events
 from textual.binding import Binding
 from textual.content import Content
-from textual.message import Message
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
@@ -26,19 +25,16 @@ class Picker(Widget, can_focus=True):
     Picker {
         height: 1fr;
         background: $surface;
-        color: $text;
     }
     """
     BINDINGS = [
         Binding("space", "choose", "Choose", key_display="space", id="picker.choose"),
+        Binding("enter", "screen.start", show=False),
         Binding("up", "move(-1)", show=False),
         Binding("down", "move(1)", show=False),
         Binding("pageup", "turn(-1)", show=False),
         Binding("pagedown", "turn(1)", show=False),
     ]
-
-    class Submitted(Message):
-        """The choice is complete."""
 
     def __init__(self, names: Sequence[str], chosen: Sequence[str] = ()) -> None:
         super().__init__()
@@ -55,9 +51,7 @@ class Picker(Widget, can_focus=True):
         return [name for name in self.names if self.filter in name.replace(" ", "").lower()]
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
-            self.post_message(self.Submitted())
-        elif event.key == "backspace" and self.filter:
+        if event.key == "backspace" and self.filter:
             self.narrow(self.filter[:-1])
         elif event.is_printable and event.character and event.character != " ":
             self.narrow(self.filter + event.character.lower())
@@ -142,7 +136,6 @@ class OneOf(Widget, can_focus=True):
     DEFAULT_CSS = """
     OneOf {
         height: 1;
-        color: $text;
     }
     """
     BINDINGS = [

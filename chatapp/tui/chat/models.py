@@ -65,7 +65,6 @@ class Models:
             ],
             details=lambda row: facts.read_details(store, row, catalogue.read_machine(store)),
             freed=lambda row: facts.count_freed(store, row),
-            found=catalogue.describe_found,
         )
 
     def hear(self, job: Job) -> None:

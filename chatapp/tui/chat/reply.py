@@ -121,10 +121,14 @@ class ReplyStream:
 
     def describe_end(self, when_full: WhenFull, kind: Kind, total: int) -> Ending:
         """How it has ended, where the context holds so many tokens in total; 0: nobody knows how many."""
+        from chatapp.generation import PromptTooLong  # not for the first frame
+
         if kind == "completion" and when_full == "summarise":
             when_full = "slide"  # of a text there is no summary
         full = self.figures.usage is not None and 0 < total <= self.context
-        error = self.thread.error + SLIDE * (self.turn.slides and is_too_long(self.thread.failure))
+        error = self.thread.error
+        if self.turn.slides and isinstance(self.thread.failure, PromptTooLong):
+            error += SLIDE
         goes_on = kind == "completion" and self.turn.after is None
         return ending(self.finish_reason, error=error, full=full, when_full=when_full, goes_on=goes_on)
 
@@ -159,13 +163,6 @@ NEXT: dict[WhenFull, str] = {
     "summarise": "from here on the oldest part is summed up.",
 }
 """What comes of a full context, by what is chosen to be done then."""
-
-
-def is_too_long(failure: Exception | None) -> bool:
-    """Whether a reply failed because the context does not hold what was asked."""
-    from chatapp.generation import PromptTooLong  # not for the first frame
-
-    return isinstance(failure, PromptTooLong)
 
 
 def ending(reason: str | None, *, error: str | None, full: bool, when_full: WhenFull, goes_on: bool = False) -> Ending:

@@ -331,21 +331,16 @@ class ChatScreen(Conversations):
 
     def action_jump(self) -> None:
         """Show a letter on each place; pressing it goes there."""
+        from chatapp.tui.chat.message import Said
         from chatapp.tui.keys.jump import Jump
 
         def go(target: Widget | None) -> None:
             if target:
                 target.focus()
 
-        self.app.push_screen(Jump(self.jump_targets()), go)
-
-    def jump_targets(self) -> list[Widget]:
-        """Where one may want to go."""
-        from chatapp.tui.chat.message import Said
-
         places = [self.pane.box, self.sidebar, self.drawer, self.pane.columns]
         said: list[Widget] = [*self.pane.query(Said)]
-        return [place for place in places if place and place.display] + said[::-1]
+        self.app.push_screen(Jump([place for place in places if place and place.display] + said[::-1]), go)
 
     # What widgets ask for
 

@@ -51,7 +51,7 @@ class Section:
     """The lines about one place."""
 
     title: str
-    rows: Sequence[Row]
+    rows: list[Row]
 
 
 class Help(EndsOnce, ModalScreen[None]):
@@ -98,18 +98,13 @@ class Help(EndsOnce, ModalScreen[None]):
             if rows:
                 width = max(12, *(len(row.keys) for row in rows))
                 parts += [Content(""), Content.styled(section.title, "bold $accent")]
-                parts += [line(row, width) for row in rows]
+                parts += [Content.assemble((f"  {row.keys:{width}}  ", "$accent"), row.does) for row in rows]
         if not parts:
             parts = [Content(""), Content.styled("Nothing is called so.", "$muted")]
         about = (
             f'Other keys: by their ids in {self.keys_file}, such as "chat.again" = "f12"; vim = true for vim-like ones.'
         )
         return Content("\n").join([*parts, Content(""), Content.styled(about, "$muted")])
-
-
-def line(row: Row, width: int) -> Content:
-    """A line of help."""
-    return Content.assemble((f"  {row.keys:{width}}  ", "$accent"), row.does)
 
 
 def sections(screen: Screen[object], chosen: Mapping[str, str]) -> list[Section]:
@@ -126,19 +121,15 @@ def sections(screen: Screen[object], chosen: Mapping[str, str]) -> list[Section]
                 ids[row.id] = Row(row.id, row.keys + (", yours" if row.id in chosen else ""))
     places = [Section(name, rows) for name, rows in found.items() if any(not row.quiet for row in rows)]
     others = [Section(name, rows) for name, rows in found.items() if rows and all(row.quiet for row in rows)]
-    daily = Section("Every day", [Row("^P", "every command by its name"), *of_every_day(screen, chosen)])
+    daily = Section("Every day", [Row("^P", "every command by its name")])
+    for action in ACTIONS:
+        if action.daily:
+            key = Binding(chosen.get(action.id, action.key).split(",")[0], "", "")
+            daily.rows.append(Row(screen.app.get_key_display(key), described(action)))
     first = [daily, *places] if title(screen) == "Conversation" else [*places, daily]
     guide = [Section("Commands", [Row(usage, does) for usage, does in listed()])]
     guide.append(Section("Mouse", [Row(does, what) for does, what in MOUSE]))
     return [*first, *guide, *others, Section("Ids for keys.toml", list(ids.values()))]
-
-
-def of_every_day(screen: Screen[object], chosen: Mapping[str, str]) -> Iterator[Row]:
-    """The first keys to know."""
-    for action in ACTIONS:
-        if action.daily:
-            key = chosen.get(action.id, action.key).split(",")[0]
-            yield Row(screen.app.get_key_display(Binding(key, "", "")), described(action))
 
 
 def described(action: Action) -> str:

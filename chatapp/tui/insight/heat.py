@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from textual.app import ComposeResult
@@ -34,7 +34,6 @@ class HeatSummary(Widget):
         height: auto;
         padding: 0 2;
         background: $panel;
-        color: $text;
     }
     """
 
@@ -62,16 +61,11 @@ class HeatSummary(Widget):
 
     def lines(self, width: int) -> list[Content]:
         """The figures and the legend, in one line if they fit."""
-        legend = Content.assemble(*((f" {name} ", look) for name, look in self.legend()))
+        legend = Content.assemble(*((f" {name} ", str(look)) for name, look in zip(NAMES, looks(self), strict=True)))
         room = width - self.told.cell_length - legend.cell_length
         if room >= 3:
             return [self.told + " " * room + legend]
         return [line.truncate(width, ellipsis=True) for line in (self.told, legend)]
-
-    def legend(self) -> Iterable[tuple[str, str]]:
-        """The names of the steps, each in its own look."""
-        for name, look in zip(NAMES, looks(self), strict=True):
-            yield name, str(look)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self.lines(width))

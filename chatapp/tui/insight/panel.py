@@ -26,7 +26,6 @@ class TokenPanel(Widget, can_focus=True):
         height: 100%;
         padding: 1 2;
         background: $surface;
-        color: $text;
 
         &:focus {
             background: $panel;

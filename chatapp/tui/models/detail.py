@@ -36,11 +36,9 @@ class Detail(VerticalScroll, can_focus=True):
     DEFAULT_CSS = """
     Detail {
         background: $surface;
-        color: $text;
         padding: 0 2;
         scrollbar-size-vertical: 1;
         scrollbar-gutter: stable;
-        Static { height: auto; background: $surface; color: $text; }
     }
     """
 

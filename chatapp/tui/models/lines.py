@@ -79,12 +79,10 @@ class JobLine(Widget):
         self.job = next((job for job in running if job.kind == "pull"), running[0] if running else None)
 
     def render(self) -> Content:
-        return Content.assemble(*describe(self.job)) if self.job else Content()
+        if not (job := self.job):
+            return Content()
+        from chatapp.models.jobs import describe_progress  # not before there is a job
 
-
-def describe(job: Job) -> list[tuple[str, str]]:
-    """A job in a few words: ↓ smollm2-360m 64 % 12 MB/s 18 s."""
-    from chatapp.models.jobs import describe_progress  # not before there is a job
-
-    mark = "↓" if job.kind == "pull" else "●"
-    return [(f"{mark} ", "$accent"), (printable(job.name), "$text"), (f" {describe_progress(job)} ", "$muted")]
+        mark = "↓" if job.kind == "pull" else "●"  # ↓ smollm2-360m 64 % 12 MB/s 18 s
+        about = f" {describe_progress(job)} "
+        return Content.assemble((f"{mark} ", "$accent"), (printable(job.name), "$text"), (about, "$muted"))

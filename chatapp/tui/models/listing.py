@@ -162,16 +162,6 @@ class ModelList(ScrollView, can_focus=True):
         if event.chain == 2 and self.selected:
             self.post_message(self.Used())
 
-    async def _on_key(self, event: events.Key) -> None:
-        """Act at once: the keys that were typed quickly after this one may be for what has the focus then."""
-        found = self.screen.active_bindings.get(event.key)
-        if self.app.focused is not self:
-            event.stop()
-            self.app.post_message(events.Key(event.key, event.character))
-        elif found and found.enabled:
-            event.stop()
-            await self.app.run_action(found.binding.action, found.node)
-
     # Drawing
 
     def render_line(self, y: int) -> Strip:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,9 @@ from textual.containers import Container
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Input, Static
+from textual.worker import get_current_worker
 
+from chatapp.models.catalogue import describe_found
 from chatapp.models.jobs import Job, Jobs, Kind
 from chatapp.text.errors import one_line
 from chatapp.text.printable import printable
@@ -83,8 +84,6 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         """Those that are known, and that the user is asked about one after the other."""
         self.later: Timer | None = None
         """Looks again at what other processes fetch."""
-        self.asked = Counter[str]()
-        """How often something was read."""
         self.listing, self.detail = ModelList(current), Detail()
 
     def compose(self) -> ComposeResult:
@@ -138,14 +137,9 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
 
     def read(self, what: str, get: Callable[[], Found], take: Callable[[Found], None]) -> None:
         """Let a thread get something; it is taken up unless the same was asked for again meanwhile."""
-        self.asked[what] += 1
-        number = self.asked[what]
-
-        def take_latest(found: Found) -> None:
-            if number == self.asked[what]:
-                take(found)
 
         def attempt() -> None:
+            worker = get_current_worker()
             try:
                 found = get()
             except Exception as error:  # told if its message is for the user
@@ -153,9 +147,10 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
                     raise
                 self.call_later(self.tell, what, text)
             else:
-                self.call_later(take_latest, found)
+                if not worker.is_cancelled:
+                    self.call_later(take, found)
 
-        self.run_worker(attempt, thread=True, group=what)
+        self.run_worker(attempt, thread=True, group=what, exclusive=True)
 
     def tell(self, what: str, text: str) -> None:
         """Something could not be read."""
@@ -258,11 +253,9 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
 
     def ask_next(self) -> None:
         """Ask about the next plan, unless the keys that come now are for something else."""
-        if self.plans and self.is_current and not self.entry.typing:
-            self.ask_to_pull(self.plans.pop(0))
-
-    def ask_to_pull(self, plan: Job) -> None:
-        """Show a plan, and pull if that is what the user wants."""
+        if not self.plans or not self.is_current or self.entry.typing:
+            return
+        plan = self.plans.pop(0)
         problems = plan.facts["problems"]
         pull = partial(self.jobs.add, "pull", plan.model, *(("--force",) if problems else ()))
         ask(self.app, pull_question(plan.facts, self.size.width), "pull it all the same" if problems else "pull", pull)
@@ -290,16 +283,17 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
     def action_remove(self) -> None:
         """Ask before a model is removed."""
         row = self.row
+
+        def ask_to_remove(freed: int) -> None:
+            assert row
+            ask(self.app, removal_question(row.name, freed), "remove", partial(self.jobs.add, "remove", row.name))
+
         if row and row.name == BUILTIN:
             self.say("The built-in model comes with chatapp and stays.")
         elif row and row.name == self.current:
             self.say(f"{row.name} is in use; use another model first.")
         elif row:
-            self.read("freed", lambda: self.catalogue.freed(row), lambda freed: self.ask_to_remove(row, freed))
-
-    def ask_to_remove(self, row: ListedModel, freed: int) -> None:
-        """Remove a model if that is what the user wants."""
-        ask(self.app, removal_question(row.name, freed), "remove", partial(self.jobs.add, "remove", row.name))
+            self.read("freed", lambda: self.catalogue.freed(row), ask_to_remove)
 
     def action_more(self) -> None:
         """Give the page about a model the whole screen, or only its part again."""
@@ -375,7 +369,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         if job.state == "failed":
             self.notify(job.result, severity="error", markup=False, timeout=10)
         elif job.state == "done":
-            found = self.catalogue.found(job.facts)
+            found = describe_found(job.facts)
             names = {row.name for row in found}
             self.hub = [*(row for row in self.hub if row.name not in names), *found]
             if unreached := job.facts.get("unreached"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -46,8 +46,6 @@ class Catalogue:
     details: Callable[[ListedModel], Details]
     freed: Callable[[ListedModel], int]
     """Bytes that removing a model frees."""
-    found: Callable[[Mapping[str, Any]], Sequence[ListedModel]]  # Any: JSON, as `chatapp search --json` prints it
-    """What a search has found on the Hub."""
 
 
 def group_models(

@@ -188,7 +188,7 @@ class Prompt(Box):
     def action_cursor_up(self, select: bool = False) -> None:
         if self.popup.choices and not select:
             self.highlight(-1)
-        elif not select and self.wrapped_document.location_to_offset(self.cursor_location).y == 0:
+        elif not select and self.row == 0:
             self.action_recall(1)
         else:
             super().action_cursor_up(select)
@@ -196,7 +196,7 @@ class Prompt(Box):
     def action_cursor_down(self, select: bool = False) -> None:
         if self.popup.choices and not select:
             self.highlight(1)
-        elif not select and self.last_row:
+        elif not select and self.row == self.wrapped_document.height - 1:
             self.action_recall(-1)
         else:
             super().action_cursor_down(select)
@@ -217,16 +217,19 @@ class Prompt(Box):
             super().action_cursor_page_down()
 
     @property
-    def last_row(self) -> bool:
-        """Whether the cursor is on the last row that is shown."""
-        return self.wrapped_document.location_to_offset(self.cursor_location).y == self.wrapped_document.height - 1
+    def row(self) -> int:
+        """The row of the cursor, as lines are wrapped."""
+        return self.wrapped_document.location_to_offset(self.cursor_location).y
 
     # What is offered while typing
 
     def update_suggestion(self) -> None:
         self.dismissed = self.dismissed and bool(self.typed)
         self.help_on()
-        self.count_soon()
+        if self.timer:
+            self.timer.stop()
+        if self.is_attached:  # tokens are counted as soon as its user pauses
+            self.timer = self.set_timer(PAUSE, self.measure)
 
     def help_on(self) -> None:
         """Suggest and offer what fits here."""
@@ -300,13 +303,6 @@ class Prompt(Box):
                 return self.popup.weigh(printable(str(error)))
             self.weights[choice.name] = await asyncio.to_thread(count, found.text)
         self.popup.weigh(f"~{self.weights[choice.name]:,} tokens")
-
-    def count_soon(self) -> None:
-        """Look at the draft as soon as its user pauses."""
-        if self.timer:
-            self.timer.stop()
-        if self.is_attached:
-            self.timer = self.set_timer(PAUSE, self.measure)
 
     @work(group="measure")
     async def measure(self) -> None:

@@ -50,7 +50,6 @@ class SamplingDrawer(Widget, can_focus=True):
         height: 100%;
         padding: 0 1;
         background: $surface;
-        color: $text;
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -54,7 +54,9 @@ class Field:
         if self.kind == "answer":
             return ANSWERS[value]
         if self.kind == "lines":
-            return f"{len(value)} token{'s' * (len(value) > 1)}" if isinstance(value, Mapping) else show_lines(value)
+            if isinstance(value, Mapping):
+                return f"{len(value)} token{'s' * (len(value) > 1)}"
+            return f"{len(value)} texts" if len(value) > 1 else f'"{escape(value[0])}"'
         if isinstance(value, float):
             return f"{value:.2f}" if round(value, 2) == value else f"{value:g}"
         return str(value)
@@ -107,11 +109,6 @@ def move_seed(value: int | None, direction: int) -> int | None:
     if value is None:
         return secrets.randbits(16) if direction > 0 else None
     return value + direction if value + direction >= 0 else None
-
-
-def show_lines(value: tuple[str, ...]) -> str:
-    """Show one stop text as it is, several by their number."""
-    return f"{len(value)} texts" if len(value) > 1 else f'"{escape(value[0])}"'
 
 
 def escape(text: str) -> str:

@@ -29,7 +29,7 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
         with Vertical(id="box"):
             yield Static(title, id="title")
             with Horizontal(id="middle"):
-                yield OptionList()
+                yield OptionList(compact=True)
                 yield side
             yield Static(id="refusal", markup=False)
             yield Static(keys, id="keys")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from os.path import commonprefix
@@ -207,25 +206,18 @@ class AuthoredText(VimArea):
         held = self.scroll_y < self.left_at
         before = (self.scroll_y, self.show_vertical_scrollbar)
         first = self.wrapped_document.location_to_offset(self.head).y
-        with self.patching(held=held):
-            self.head = self.edit(
-                Continuation(text, self.head, self.head, not follows, number=self.number)
-            ).end_location
-            if not held:
-                self.scroll_cursor_visible()  # once more: now the height of the text is known
-                self.left_at = self.scroll_y
+        # To paint and arrange the whole page again is what costs the time.
+        self.patched, self.held = True, held
+        self.head = self.edit(Continuation(text, self.head, self.head, not follows, number=self.number)).end_location
+        if not held:
+            self.scroll_cursor_visible()  # once more: now the height of the text is known
+            self.left_at = self.scroll_y
+        self.patched = self.held = False
         self.vertical_scrollbar.window_virtual_size = self.virtual_size.height
         if (self.scroll_y, self.show_vertical_scrollbar) == before:
             self.refresh_lines(first, self.wrapped_document.height - first)
         else:
             self.refresh(layout=self.show_vertical_scrollbar != before[1])
-
-    @contextmanager
-    def patching(self, *, held: bool) -> Iterator[None]:
-        """Change the text without painting and arranging the whole page again, which is what costs the time."""
-        self.patched, self.held = True, held
-        yield
-        self.patched = self.held = False
 
     # How it looks
 

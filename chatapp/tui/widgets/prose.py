@@ -54,7 +54,8 @@ class CodeTheme(SyntaxTheme):
         self.app = app
 
     def get_style_for_token(self, token_type: TokenType) -> Style:
-        look = next((CodeColours.STYLES[kind] for kind in list_kinds(token_type) if kind in CodeColours.STYLES), "")
+        kinds = (token_type[:length] for length in range(len(token_type), 0, -1))  # itself, and what it is a kind of
+        look = next((CodeColours.STYLES[kind] for kind in kinds if kind in CodeColours.STYLES), "")
         return self.style(f"{look or '$text'} on $surface")
 
     def get_background_style(self) -> Style:
@@ -68,11 +69,6 @@ class CodeTheme(SyntaxTheme):
         """A look in Rich's terms."""
         under = Look.parse("on $surface", self.app.theme_variables)
         return (under + Look.parse(look, self.app.theme_variables)).rich_style
-
-
-def list_kinds(token_type: TokenType) -> list[TokenType]:
-    """List a kind of token and those that it is a kind of, the nearest first."""
-    return [token_type[:length] for length in range(len(token_type), 0, -1)]
 
 
 class Coloured:

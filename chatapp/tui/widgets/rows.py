@@ -19,7 +19,6 @@ class Rows(ScrollView, can_focus=True):
         height: 1fr;
         padding: 0 2;
         background: $surface;
-        color: $text;
         overflow-x: hidden;
         scrollbar-gutter: stable;
         scrollbar-size-vertical: 1;
