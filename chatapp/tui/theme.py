@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rich.style import Style
+from textual.color import Color
 from textual.theme import Theme as Palette
 
 import themes
@@ -43,3 +47,9 @@ def palette(theme: themes.Theme) -> Palette:
         ansi=theme.ansi,
         variables=variables,
     )
+
+
+def painted(variables: Mapping[str, str], ink: str, paper: str = "") -> Style:
+    """Colours of a theme by their names, as the terminal is told."""
+    background = Color.parse(variables[paper]).rich_color if paper else None
+    return Style(color=Color.parse(variables[ink]).rich_color, bgcolor=background)

@@ -124,7 +124,7 @@ async def test_after_the_search_another_text_of_it_is_another_version(tmp_path: 
         answer = driver.said[-1][1]
         await driver.press("home")
         await driver.press("p")  # without what was given up
-        assert all(line.last.hopeful for line in screen.beams.lines)
+        assert all(line.last.hopeful for line in screen.beams.rows)
         await driver.press("p")
         await driver.press("end")
         while answer.startswith(path(screen)):
@@ -146,11 +146,11 @@ async def test_deep_trees_are_drawn_in_what_room_there_is(tmp_path: Path, width:
         gate.let(100)
         await driver.until(lambda: not driver.pane.reply, "the search to end")
         await driver.until(lambda: "ended" in str(screen.heading.render()), "that to be told")
-        for y in range(len(screen.beams.lines)):
+        for y in range(len(screen.beams.rows)):
             strip = screen.beams.render_line(y)
             assert strip.cell_length == screen.beams.scrollable_content_region.width
-        assert any("✓" in screen.beams.render_line(y).text for y in range(len(screen.beams.lines)))
-        assert any("✗" in screen.beams.render_line(y).text for y in range(len(screen.beams.lines)))
+        assert any("✓" in screen.beams.render_line(y).text for y in range(len(screen.beams.rows)))
+        assert any("✗" in screen.beams.render_line(y).text for y in range(len(screen.beams.rows)))
 
 
 async def test_without_a_search_it_says_how_one_begins(tmp_path: Path) -> None:

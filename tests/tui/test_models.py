@@ -145,16 +145,16 @@ async def test_the_hub_is_asked_only_when_the_user_says_so(
 
 async def test_the_filter_narrows_as_it_is_typed_and_escape_takes_it_back(home: Path) -> None:
     async with running(home) as driver:
-        every = len(driver.models.listing.lines)
+        every = len(driver.models.listing.rows)
         await driver.press("slash", *"thinks q")
         await driver.until(lambda: driver.models.wanted == "thinks q")
-        assert {row.name for row in driver.models.listing.lines if not isinstance(row, str)} == {
+        assert {row.name for row in driver.models.listing.rows if not isinstance(row, str)} == {
             "qwen3-0.6b", "qwen3-1.7b", "qwen3-4b"
         }  # fmt: skip
         await driver.press("down")
         assert driver.models.row and driver.models.row.name == "qwen3-1.7b" and driver.models.entry.typing
         await driver.press("escape")
-        await driver.until(lambda: len(driver.models.listing.lines) == every)
+        await driver.until(lambda: len(driver.models.listing.rows) == every)
         assert driver.models.row.name == "qwen3-1.7b" and driver.app.chosen == NOTHING
         await driver.press("slash", *"zzz", "enter")
         assert driver.models.row is None and driver.page == ""

@@ -45,7 +45,7 @@ async def test_models_of_servers_are_listed_and_nobody_is_asked(home: Path, tmp_
             assert "m@desk" in driver.picture and not server.requests
             assert isinstance(driver.app.screen, ModelsScreen)
             listing = driver.app.screen.listing
-            place = next(at for at, row in enumerate(listing.lines) if getattr(row, "name", "") == "m@desk")
-            listing.select(place)
+            place = next(at for at, row in enumerate(listing.rows) if getattr(row, "name", "") == "m@desk")
+            listing.go_to(place)
             await driver.press("enter")
             await driver.until(lambda: driver.pane.choice.model == "m@desk")

@@ -12,43 +12,36 @@ from textual.visual import Visual
 from textual.widget import Widget
 
 from chatapp.text.printable import printable
+from chatapp.tui.widgets.rows import Rows
 
 MOST = 4
 """Names that may be chosen."""
 
 
-class Picker(Widget, can_focus=True):
+class Picker(Rows):
     """Names, of which some may be chosen; they keep the order in which they were."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     Picker {
-        height: 1fr;
-        background: $surface;
+        padding: 0;
+        scrollbar-gutter: auto;
+        scrollbar-size-vertical: 0;
     }
     """
+    HEADING = 1
+    rows: list[str]
+    """The names that have what was typed."""
     BINDINGS = [
         Binding("space", "choose", "Choose", key_display="space", id="picker.choose"),
         Binding("enter", "screen.start", show=False),
-        Binding("up", "move(-1)", show=False),
-        Binding("down", "move(1)", show=False),
-        Binding("pageup", "turn(-1)", show=False),
-        Binding("pagedown", "turn(1)", show=False),
     ]
 
     def __init__(self, names: Sequence[str], chosen: Sequence[str] = ()) -> None:
         super().__init__()
         self.names = tuple(names)
         self.chosen = [name for name in chosen if name in names][:MOST]
-        self.filter = ""
-        self.cursor = 0
-        """Among the names that are shown."""
-        self.top = 0
-
-    @property
-    def shown(self) -> list[str]:
-        """The names that have what was typed."""
-        return [name for name in self.names if self.filter in name.replace(" ", "").lower()]
+        self.narrow("")
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "backspace" and self.filter:
@@ -61,29 +54,21 @@ class Picker(Widget, can_focus=True):
 
     def narrow(self, text: str) -> None:
         """Show only the names that have this text."""
-        self.filter, self.cursor, self.top = text, 0, 0
+        self.filter = text
+        self.rows = [name for name in self.names if text in name.replace(" ", "").lower()]
+        self.measure()
+        self.go_to(0)
         self.refresh()
 
-    def action_move(self, step: int) -> None:
-        """Go to another name."""
-        self.cursor = min(max(0, self.cursor + step), max(0, len(self.shown) - 1))
-        self.top = min(self.top, self.cursor)
-        self.top = max(self.top, self.cursor - self.size.height + 2)
+    def watch_cursor(self) -> None:
+        self.reveal()
         self.refresh()
-
-    def on_resize(self) -> None:
-        self.action_move(0)  # the cursor stays in sight
-
-    def action_turn(self, pages: int) -> None:
-        """Go a page further."""
-        self.action_move(pages * max(1, self.size.height - 2))
 
     def action_choose(self) -> None:
         """Choose the name at the cursor, or leave it out again."""
-        shown = self.shown
-        if not shown:
+        if not self.rows:
             return
-        name = shown[self.cursor]
+        name = self.rows[self.cursor]
         if name in self.chosen:
             self.chosen.remove(name)
         elif len(self.chosen) < MOST:
@@ -92,20 +77,20 @@ class Picker(Widget, can_focus=True):
             self.notify(f"At most {MOST} side by side; leave one out with space.", severity="warning")
         self.refresh()
 
-    def on_mouse_scroll_down(self) -> None:
-        self.action_move(3)
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.prevent_default()
+        self.action_walk(3)
 
-    def on_mouse_scroll_up(self) -> None:
-        self.action_move(-3)
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.prevent_default()
+        self.action_walk(-3)
 
     def on_click(self, event: events.Click) -> None:
-        row = self.top + event.y - 1
-        if event.y > 0 and row < len(self.shown):
-            self.cursor = row
-            self.action_choose()
+        if 0 < event.y <= len(self.rows) - self.scroll_offset.y:
+            self.call_next(self.action_choose)  # once the cursor is there
 
     def render_line(self, y: int) -> Strip:
-        content = self.head() if y == 0 else self.row(self.top + y - 1)
+        content = self.head() if y == 0 else self.row(self.scroll_offset.y + y - 1)
         return Visual.to_strips(self, content, self.size.width, 1, self.visual_style, pad=True)[0]
 
     def head(self) -> Content:
@@ -117,10 +102,9 @@ class Picker(Widget, can_focus=True):
 
     def row(self, index: int) -> Content:
         """One name."""
-        shown = self.shown
-        if index >= len(shown):
-            return Content(" no name has that" if not shown and index == 0 else "")
-        name = shown[index]
+        if index >= len(self.rows):
+            return Content(" no name has that" if not self.rows and index == 0 else "")
+        name = self.rows[index]
         place = self.chosen.index(name) + 1 if name in self.chosen else None
         line = Content.assemble(
             (f" {place or '·'} ", "bold $accent" if place else "$muted"), (printable(name), "bold" * bool(place))

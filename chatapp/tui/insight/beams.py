@@ -10,7 +10,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.content import Content
-from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
@@ -20,10 +19,10 @@ from textual.widgets import Static
 
 from chatapp.generation.beam_tree import Beam, BeamTree, Line
 from chatapp.text.printable import printable
-from chatapp.tui.insight.rows import Rows
-from chatapp.tui.insight.shades import painted
 from chatapp.tui.insight.wrapping import label
 from chatapp.tui.keys.key_line import Keys
+from chatapp.tui.theme import painted
+from chatapp.tui.widgets.rows import Rows
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 PAUSE = 0.2
@@ -53,7 +52,7 @@ class BeamLines(Rows):
     def __init__(self, search: BeamTree) -> None:
         super().__init__()
         self.search = search
-        self.lines: list[Line] = []
+        self.rows: list[Line] = []
         self.first: Beam | None = None
         """The beam that the branch under the cursor begins with: it stays where others fork, or go."""
         self.seen = -1
@@ -70,11 +69,11 @@ class BeamLines(Rows):
 
     def lay_out(self) -> None:
         """Lay out the tree anew; the cursor stays in its branch, or goes to the best one."""
-        self.lines = self.search.lines(pruned=self.pruned)
-        self.virtual_size = Size(1, len(self.lines))
-        if self.first is None or not any(line.beams[0] is self.first for line in self.lines):
+        self.rows = self.search.lines(pruned=self.pruned)
+        self.measure()
+        if self.first is None or not any(line.beams[0] is self.first for line in self.rows):
             above = self.first.path if self.first else self.best_path()
-            starts = {line.beams[0].id: line for line in self.lines}
+            starts = {line.beams[0].id: line for line in self.rows}
             self.first = next((beam for beam in reversed(above) if beam.id in starts), None)
         self.reveal()
 
@@ -87,9 +86,9 @@ class BeamLines(Rows):
     def render_line(self, y: int) -> Strip:
         width, page = self.scrollable_content_region.width, self.rich_style
         row = y + self.scroll_offset.y
-        if row >= len(self.lines):
+        if row >= len(self.rows):
             return Strip.blank(width, page)
-        line, here = self.lines[row], row == self.place
+        line, here = self.rows[row], row == self.place
         mark, colour = STATES[line.last.state]
         best = {beam.id for beam in self.best_path()}
         ink = "text" if line.last.id in best else "muted" if not line.last.hopeful else "text"
@@ -111,21 +110,17 @@ class BeamLines(Rows):
     # The cursor
 
     @property
-    def count(self) -> int:
-        return len(self.lines)
-
-    @property
     def place(self) -> int:
-        return next((place for place, line in enumerate(self.lines) if line.beams[0] is self.first), 0)
+        return next((place for place, line in enumerate(self.rows) if line.beams[0] is self.first), 0)
 
     @property
     def marked(self) -> Beam | None:
         """The beam at the end of its branch."""
-        return self.lines[self.place].last if self.lines else None
+        return self.rows[self.place].last if self.rows else None
 
     def go_to(self, row: int) -> None:
-        if self.lines:
-            self.first = self.lines[max(0, min(row, len(self.lines) - 1))].beams[0]
+        if self.rows:
+            self.first = self.rows[max(0, min(row, len(self.rows) - 1))].beams[0]
         self.reveal()
 
     def reveal(self) -> None:
@@ -148,7 +143,7 @@ class BeamLines(Rows):
 
     def find(self, beam: Beam) -> None:
         """Put it on the branch that has a beam."""
-        self.go_to(next((place for place, line in enumerate(self.lines) if beam in line.beams), self.place))
+        self.go_to(next((place for place, line in enumerate(self.rows) if beam in line.beams), self.place))
 
     def action_prune(self) -> None:
         self.pruned = not self.pruned

@@ -31,12 +31,6 @@ PLAIN = (
 """Where there are no colours to blend."""
 
 
-def painted(variables: Mapping[str, str], ink: str, paper: str = "") -> Style:
-    """Colours of a theme by their names, as the terminal is told."""
-    background = Color.parse(variables[paper]).rich_color if paper else None
-    return Style(color=Color.parse(variables[ink]).rich_color, bgcolor=background)
-
-
 def step(logprob: float) -> int:
     """Which look a log-probability has, from 0, the likeliest."""
     share = math.exp(min(0.0, logprob))

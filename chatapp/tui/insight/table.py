@@ -9,7 +9,6 @@ from rich.segment import Segment
 from textual import events
 from textual.binding import Binding
 from textual.content import Content
-from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -17,9 +16,9 @@ from textual.strip import Strip
 from chatapp.evaluation.measurements import Step
 from chatapp.text.units import bar, milliseconds
 from chatapp.tui.insight.panel import named, percent
-from chatapp.tui.insight.rows import Rows
-from chatapp.tui.insight.shades import painted
 from chatapp.tui.insight.wrapping import label
+from chatapp.tui.theme import painted
+from chatapp.tui.widgets.rows import Rows
 
 MISSING = "–"
 LONGEST = 32
@@ -38,8 +37,7 @@ class TokenTable(Rows):
 
     BINDINGS = [Binding("s", "sort", "Sort", id="latencies.sort")]
     HEADING = 1
-    cursor = reactive(0)
-    """The row it is on."""
+    rows: Sequence[Step]
     slowest_first = reactive(False)
 
     @dataclass
@@ -56,7 +54,7 @@ class TokenTable(Rows):
         self.longest = max((step.seconds or 0.0 for step in steps[first:]), default=0.0)
 
     def on_mount(self) -> None:
-        self.virtual_size = Size(1, len(self.rows) + 1)
+        self.measure()
 
     # Painting
 
@@ -108,20 +106,6 @@ class TokenTable(Rows):
         return f"{number:>7}  ", f"{padded}{latency:>9}  ", f"{strip:{bars}}", last
 
     # The cursor
-
-    def validate_cursor(self, cursor: int) -> int:
-        return max(0, min(cursor, len(self.rows) - 1))
-
-    @property
-    def count(self) -> int:
-        return len(self.rows)
-
-    @property
-    def place(self) -> int:
-        return self.cursor
-
-    def go_to(self, row: int) -> None:
-        self.cursor = row
 
     def watch_cursor(self, cursor: int) -> None:
         if self.rows:

@@ -16,8 +16,9 @@ from textual.widget import Widget
 
 from chatapp.evaluation.measurements import UNLIKELY_LOGPROB
 from chatapp.generation.delta import Token
-from chatapp.tui.insight.shades import painted, shades, step
+from chatapp.tui.insight.shades import shades, step
 from chatapp.tui.insight.wrapping import Flow
+from chatapp.tui.theme import painted
 
 GUESSED = Style(italic=True)
 """Added to the look of a token that was guessed before the model said it."""

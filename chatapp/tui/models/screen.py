@@ -360,7 +360,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         """From the filter, up and down move in the list."""
         if self.entry.typing and event.key in ("up", "down"):
             event.stop()
-            self.listing.action_move(1 if event.key == "down" else -1)
+            self.listing.action_walk(1 if event.key == "down" else -1)
 
     def take_found(self, job: Job) -> None:
         """Show what a search has found."""

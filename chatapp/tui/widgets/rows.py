@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from rich.style import Style
 from textual import events
 from textual.binding import Binding
+from textual.geometry import Size
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 
-from chatapp.tui.insight.shades import painted
+from chatapp.tui.theme import painted
 
 
 class Rows(ScrollView, can_focus=True):
-    """Rows, one of which the cursor is on; what they show, and how many there are, is a subclass's."""
+    """Rows, one of which the cursor is on; how they look is a subclass's."""
 
     DEFAULT_CSS = """
     Rows {
@@ -34,20 +39,24 @@ class Rows(ScrollView, can_focus=True):
     ]
     HEADING = 0
     """Lines above the rows, which do not scroll."""
-
-    @property
-    def count(self) -> int:
-        """How many rows there are."""
-        raise NotImplementedError
+    rows: Sequence[Any] = ()  # Any: of whatever they tell
+    cursor = reactive(0)
 
     @property
     def place(self) -> int:
         """The row under the cursor."""
-        raise NotImplementedError
+        return self.cursor
+
+    def validate_cursor(self, cursor: int) -> int:
+        return max(0, min(cursor, len(self.rows) - 1))
 
     def go_to(self, row: int) -> None:
         """Put the cursor on a row, or on the nearest there is."""
-        raise NotImplementedError
+        self.cursor = row
+
+    def measure(self) -> None:
+        """Take note of the number of rows."""
+        self.virtual_size = Size(1, self.HEADING + len(self.rows))
 
     def mark(self) -> Style:
         """The look of the row under the cursor."""
@@ -73,13 +82,13 @@ class Rows(ScrollView, can_focus=True):
         self.go_to(self.place + pages * max(1, self.scrollable_content_region.height - self.HEADING - 1))
 
     def action_go(self, row: int) -> None:
-        self.go_to(row % max(1, self.count))
+        self.go_to(row % max(1, len(self.rows)))
 
     def on_click(self, event: events.Click) -> None:
         place = event.get_content_offset(self)
         if (
             place
-            and 0 <= (row := place.y - self.HEADING + self.scroll_offset.y) < self.count
+            and 0 <= (row := place.y - self.HEADING + self.scroll_offset.y) < len(self.rows)
             and place.y >= self.HEADING
         ):
             self.go_to(row)
