@@ -105,6 +105,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         *KEEP_WORDS,
         FORGET_TOKENS,
     ),
+    ("ALTER TABLE conversations ADD COLUMN shown REAL NOT NULL DEFAULT 0",),  # 5: when it was left on the screen
 )
 
 

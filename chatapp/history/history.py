@@ -93,8 +93,8 @@ class History:
             return [one if one.title else replace(one, title=first_words(self.draft(one.id))) for one in found], count
 
     def last(self, kind: Kind | None = None, *, drafts: bool = False) -> Conversation | None:
-        """The conversation that was used last; with drafts, also one that has nothing but that."""
-        query = f"{LISTED[drafts]} AND kind IN (?, ?) ORDER BY updated DESC, id DESC LIMIT 1"
+        """The conversation that was used or shown last; with drafts, also one that has nothing but that."""
+        query = f"{LISTED[drafts]} AND kind IN (?, ?) ORDER BY max(updated, shown) DESC, id DESC LIMIT 1"
         kinds = (kind, kind) if kind else ("chat", "completion")
         return next(iter(self._conversations(query, *kinds)), None)
 
@@ -146,10 +146,10 @@ class History:
         with self._writing():
             self._set(conversation, draft=clean(draft))
 
-    def mark_used(self, conversation: int) -> None:
-        """Let a conversation count as the one used last."""
+    def mark_shown(self, conversation: int) -> None:
+        """Let a conversation count as the one shown last; it stays where it is among the others."""
         with self._writing():
-            self._set(conversation, updated=time.time())
+            self._set(conversation, shown=time.time())
 
     def rename(self, conversation: int, title: str) -> None:
         """Give a conversation another title."""

@@ -9,6 +9,7 @@ import pytest
 from chatapp.history import History
 from chatapp.history.history import name_fork
 from chatapp.tui.chat.sidebar import PAGE, Sidebar, moment, named_day
+from support.kept_conversations import greet
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 
@@ -134,3 +135,16 @@ def test_a_row_says_when(days: int, day: str, when: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(time, "time", lambda: now)
     assert (named_day(now - days * 24 * HOUR), moment(now - days * 24 * HOUR)) == (day, when)
     assert (named_day(now - 300 * 24 * HOUR), moment(now - 300 * 24 * HOUR)) == ("January 2026", "26 Jan")
+
+
+async def test_a_conversation_that_was_only_read_stays_at_its_day_and_is_opened_next(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    greet(path, "one", "two")
+    with History(path) as history:
+        before = history.list()
+    async with running(ScriptedEngine(can_chat=True), history=path) as driver:
+        await driver.screen.open_conversation(before[-1])
+        driver.screen.keep()
+    with History(path) as history:
+        assert history.list() == before
+        assert history.last(drafts=True) == before[-1]

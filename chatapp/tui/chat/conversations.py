@@ -263,7 +263,7 @@ class Conversations(LaidOutOnce, Screen[None]):
             from chatapp.history import HistoryError
 
             with suppress(HistoryError):  # who saves tells what is wrong with the disk
-                self.history.mark_used(last)
+                self.history.mark_shown(last)
 
     def keep_early(self) -> None:
         """Keep what was typed by somebody who left before the history was open."""
