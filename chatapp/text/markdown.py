@@ -6,6 +6,7 @@ All of it is for display only; what is stored stays as the model wrote it.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from chatapp.text.printable import printable
@@ -42,6 +43,7 @@ RULES_OFF: Final = ("html_block", "html_inline", "reference", "link", "image", "
 """What of Markdown is off: links and HTML are shown as they were written."""
 
 
+@cache
 def make_parser() -> MarkdownIt:
     """Make a parser that knows no links, images or HTML: they are shown as they were written."""
     from markdown_it import MarkdownIt

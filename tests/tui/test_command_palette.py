@@ -84,7 +84,7 @@ def test_no_two_entries_are_called_alike() -> None:
 
 async def opened(driver: Driver, words: str = "") -> None:
     await driver.press("ctrl+p")
-    await driver.until(lambda: isinstance(driver.app.screen, CommandPalette) and driver.app.screen.rows.option_count)
+    await driver.until(lambda: isinstance(driver.app.screen, CommandPalette) and driver.app.screen.places.option_count)
     await driver.type(words)
     await driver.pilot.pause()
 

@@ -156,7 +156,7 @@ async def test_figures_appear_with_the_first_token() -> None:
 
 def test_the_parts_of_a_line_have_their_kinds() -> None:
     def kinds(line: str, fence: str = "") -> list[tuple[str, str]]:
-        return [(line[part.start : part.end], part.kind) for part in parse(line, fence)[0]]
+        return [(line[start:end], kind) for start, end, kind in parse(line, fence)[0]]
 
     assert kinds("def f(x=1.5, y='a#b'):  # why") == [
         ("def", "keyword"), ("1.5", "number"), ("'a#b'", "string"), ("# why", "comment"),

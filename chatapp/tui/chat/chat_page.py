@@ -15,7 +15,6 @@ from chatapp.tui.chat.message import Answer, Question, Said
 from chatapp.tui.chat.reply import BUSY
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
     from textual.app import ComposeResult
 
     from chatapp.conversation import Dialogue, Turn
@@ -46,7 +45,6 @@ class ChatPage(VerticalScroll):
         """The one that is being written."""
         self.changing = Lock()
         """Held by what shows other messages: two at once would both mount what neither saw of the other."""
-        self.parser: MarkdownIt | None = None
         self.extending = False
         """Whether messages are being added above."""
         self.count: Callable[[str], int] | None = None
@@ -64,14 +62,6 @@ class ChatPage(VerticalScroll):
         for view in self.said:
             if isinstance(view, Question):
                 view.weigh(count)
-
-    def shared_parser(self) -> MarkdownIt:
-        """One parser for all answers: appending would make a new one each time."""
-        if self.parser is None:
-            from chatapp.text import markdown
-
-            self.parser = markdown.make_parser()
-        return self.parser
 
     @property
     def said(self) -> list[Said]:
@@ -170,7 +160,7 @@ class ChatPage(VerticalScroll):
         reply = turn.replies[0]
         async with self.changing:
             await self.show_branch([message for message in self.dialogue.branch() if message.id != reply.id])
-            self.answer = Answer(reply, self.shared_parser, tame=Tame())
+            self.answer = Answer(reply, tame=Tame())
             with self.app.batch_update():
                 await self.messages.mount(self.answer)
         if not self.answer.is_mounted:  # the screen closes
@@ -262,7 +252,7 @@ class ChatPage(VerticalScroll):
     def view(self, message: Message, *, settled: bool) -> Said:
         """The widget of a message."""
         if message.role == "assistant":
-            return Answer(message, self.shared_parser, settled=settled)
+            return Answer(message, settled=settled)
         if message.role == "tool":
             from chatapp.tui.chat.tool_result import ToolResult
 

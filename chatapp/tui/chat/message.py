@@ -24,7 +24,6 @@ from chatapp.tui.chat.reply import FULL
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from markdown_it import MarkdownIt
     from textual.app import ComposeResult
     from textual.widgets import Markdown
     from textual.widgets.markdown import MarkdownStream
@@ -273,12 +272,9 @@ class Thought(Static):
 class Answer(Said):
     """What the model said: Markdown while it grows and for a while after, then one widget."""
 
-    def __init__(
-        self, said: Message, parser: Callable[[], MarkdownIt], *, settled: bool = False, tame: Tame | None = None
-    ) -> None:
+    def __init__(self, said: Message, *, settled: bool = False, tame: Tame | None = None) -> None:
         super().__init__(said, growing=tame is not None)
-        self.parser, self.settled = parser, settled
-        self.tame = tame
+        self.settled, self.tame = settled, tame
         """What makes fragments harmless, where the answer is still being written."""
         self.stream: MarkdownStream | None = None
         self.thought = Thought()
@@ -303,7 +299,7 @@ class Answer(Said):
 
     def made(self) -> Markdown | Static:
         """The widget of the text."""
-        from chatapp.text.markdown import tame
+        from chatapp.text.markdown import make_parser, tame
 
         answer = spoken(self.said)
         if self.settled:
@@ -313,7 +309,7 @@ class Answer(Said):
         from chatapp.tui.widgets.formatted import Formatted  # slow to import, so not before it is needed
 
         text = self.tame.feed(printable(answer)) if self.tame else tame(answer)
-        return Formatted(text, parser_factory=self.parser, open_links=False, classes="body")
+        return Formatted(text, parser_factory=make_parser, open_links=False, classes="body")
 
     def look_up(self) -> None:
         """Somebody scrolls up, perhaps to what was left out while it grew."""

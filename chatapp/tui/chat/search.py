@@ -10,14 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, Static
 from textual.widgets.option_list import Option
 
 from chatapp.text.errors import InputError, one_line
 from chatapp.text.printable import printable
 from chatapp.tui.opening import Front, Opening
-from chatapp.tui.widgets.textual_fixes import EndsOnce
+from chatapp.tui.widgets.windows import Finder
 
 if TYPE_CHECKING:
     from chatapp.history import Found
@@ -26,19 +25,18 @@ FOUND = 50
 """Places shown at most."""
 
 
-class SearchScreen(EndsOnce, ModalScreen["Found | None"]):
+class SearchScreen(Finder["Found | None"]):
     """Words to look for, and where they are; dismisses with the place that was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", id="search.leave"),
-        Binding("down", "walk(1)", "Down", show=False, id="search.down"),
-        Binding("up", "walk(-1)", "Up", show=False, id="search.up"),
+        Binding("down", "walk('cursor_down')", "Down", show=False, id="search.down"),
+        Binding("up", "walk('cursor_up')", "Up", show=False, id="search.up"),
     ]
 
     def __init__(self, search: Callable[[str, int], Sequence[Found]], words: str = "") -> None:
         super().__init__()
         self.search, self.words = search, words
-        self.found: Sequence[Found] = ()
 
     @classmethod
     def over(cls, front: Front, words: str = "") -> Opening:
@@ -55,8 +53,6 @@ class SearchScreen(EndsOnce, ModalScreen["Found | None"]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="window"):
             yield Input(self.words, placeholder="Words in any conversation", id="words")
-            self.places = OptionList(compact=True, id="places")
-            self.places.can_focus = False
             yield self.places
             self.note = Static("", markup=False, classes="note")
             yield self.note
@@ -77,7 +73,7 @@ class SearchScreen(EndsOnce, ModalScreen["Found | None"]):
         if words != self.query_one(Input).value:
             return  # a newer search is on its way
         self.found = found
-        self.places.set_options([Option(described(one)) for one in self.found])
+        self.places.set_options([Option(described(one)) for one in found])
         if self.found:
             self.places.highlighted = 0
         if error:
@@ -90,21 +86,6 @@ class SearchScreen(EndsOnce, ModalScreen["Found | None"]):
             places = "1 place" if len(self.found) == 1 else f"{len(self.found)} places"
             line = f"{'the first ' if len(self.found) == FOUND else ''}{places}: ↑↓ and enter open one"
         self.note.update(line)
-
-    def action_walk(self, step: int) -> None:
-        if step > 0:
-            self.places.action_cursor_down()
-        else:
-            self.places.action_cursor_up()
-
-    @on(Input.Submitted)
-    def choose(self) -> None:
-        if self.places.highlighted is not None and self.found:
-            self.dismiss(self.found[self.places.highlighted])
-
-    @on(OptionList.OptionSelected)
-    def choose_by_click(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self.found[event.option_index])
 
 
 def described(found: Found) -> Content:

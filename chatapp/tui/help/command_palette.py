@@ -11,13 +11,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList
+from textual.widgets import Input
 from textual.widgets.option_list import Option
 
 from chatapp.commands.actions import rank
 from chatapp.text.printable import printable
-from chatapp.tui.widgets.textual_fixes import EndsOnce
+from chatapp.tui.widgets.windows import Finder
 
 TITLE, KEYS = 29, 8
 """Cells of a row for its title, and for its key."""
@@ -36,7 +35,7 @@ class Command:
     act: Callable[[], object]
 
 
-class CommandPalette(EndsOnce, ModalScreen[Command | None]):
+class CommandPalette(Finder[Command | None]):
     """Gives the command that was chosen; what is typed filters the rows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,6 +53,8 @@ class CommandPalette(EndsOnce, ModalScreen[Command | None]):
     }
     """
 
+    found: Sequence[Command]
+
     def __init__(self, commands: Sequence[Command]) -> None:
         super().__init__()
         self.commands = self.found = commands
@@ -62,14 +63,7 @@ class CommandPalette(EndsOnce, ModalScreen[Command | None]):
         with Vertical(classes="window") as box:
             box.border_title, box.border_subtitle = "Commands", "enter runs it, esc goes back"
             yield Input(placeholder="type what you want to do", compact=True, select_on_focus=False)
-            self.rows = OptionList(compact=True)
-            self.rows.can_focus = False
-            yield self.rows
-
-    def on_mount(self) -> None:
-        self.show_rows()
-
-    on_resize = on_mount
+            yield self.places
 
     @on(Input.Changed)
     def find(self, message: Input.Changed) -> None:
@@ -82,20 +76,10 @@ class CommandPalette(EndsOnce, ModalScreen[Command | None]):
         """Show the commands that were found, the likeliest under the cursor."""
         width = min(88, self.app.size.width) - 5  # the border, the padding and the scroll bar
         none = Option(Content.styled("No command is called so.", "$muted"), disabled=True)
-        self.rows.set_options([Option(row(command, width)) for command in self.found] or [none])
-        self.rows.highlighted = 0 if self.found else None
+        self.places.set_options([Option(row(command, width)) for command in self.found] or [none])
+        self.places.highlighted = 0 if self.found else None
 
-    def action_walk(self, step: str) -> None:
-        getattr(self.rows, f"action_{step}")()
-
-    @on(Input.Submitted)
-    def choose(self) -> None:
-        if self.rows.highlighted is not None:
-            self.dismiss(self.found[self.rows.highlighted])
-
-    @on(OptionList.OptionSelected)
-    def choose_by_click(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self.found[event.option_index])
+    on_mount = on_resize = show_rows
 
 
 def row(command: Command, width: int) -> Content:

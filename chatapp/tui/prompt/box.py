@@ -5,8 +5,6 @@ from __future__ import annotations
 from rich.text import Text
 from textual import events
 from textual.binding import Binding
-from textual.document._document import EditResult, Selection
-from textual.document._edit import Edit
 
 from chatapp.commands.parse import FENCE, text_of
 from chatapp.conversation.attachments import Attachment, mentions
@@ -58,20 +56,6 @@ class Box(VimArea):
     def give_back(self, draft: str) -> None:
         """Put a draft back that was not taken, before what has been typed since."""
         self.draft = f"{draft}\n{self.draft}" if self.text.strip() else draft
-
-    def edit(self, edit: Edit) -> EditResult:
-        edit.text = clean_paste(edit.text)
-        return super().edit(edit)
-
-    def undo(self) -> None:
-        if self.history.undo_stack:
-            self.selection = Selection()  # while the text shrinks, TextArea looks for the cursor where it was
-            super().undo()
-
-    def redo(self) -> None:
-        if self.history.redo_stack:
-            self.selection = Selection()
-            super().redo()
 
     def load_text(self, text: str) -> None:
         super().load_text(self.pastes.fold(clean_paste(text)))

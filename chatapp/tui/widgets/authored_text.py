@@ -143,7 +143,6 @@ class AuthoredText(VimArea):
         return [len(line) + 1 for line in lines[:-1]] + [len(lines[-1])]
 
     def edit(self, edit: Edit) -> EditResult:
-        edit.text = clean_paste(edit.text)
         depth, authors = len(self.history.undo_stack), list(self.authors)
         self.mark = ""
         result = super().edit(edit)
@@ -186,8 +185,6 @@ class AuthoredText(VimArea):
     def restore(self, step: Callable[[], None]) -> None:
         """Walk one step through the history, authors included."""
         self.past[len(self.history.undo_stack)] = self.authors
-        if self.history.undo_stack or self.history.redo_stack:
-            self.selection = Selection()  # while the text shrinks, TextArea looks for the cursor where it was
         step()
         self.authors = list(self.past[len(self.history.undo_stack)])
         self.forget_colours(0)

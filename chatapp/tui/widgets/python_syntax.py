@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 LONGEST = 1000
 """Characters from which a line is data, not code, and is left as it is."""
@@ -27,12 +26,8 @@ TOKEN = re.compile(
 )
 
 
-class Span(NamedTuple):
-    """A part of a line with its kind: comment, string, keyword, number or decorator."""
-
-    start: int
-    end: int
-    kind: str
+Span = tuple[int, int, str]
+"""A part of a line from its start to its end, and its kind: comment, string, keyword, number or decorator."""
 
 
 def looks_like_python(lines: Sequence[str]) -> bool:
@@ -54,15 +49,15 @@ def parse(line: str, fence: str) -> tuple[list[Span], str]:
         return spans, fence
     if fence:
         if (end := line.find(fence)) < 0:
-            return [Span(0, len(line), "string")], fence
+            return [(0, len(line), "string")], fence
         place = end + len(fence)
-        spans.append(Span(0, place, "string"))
+        spans.append((0, place, "string"))
     while found := TOKEN.search(line, place):
         kind, place = found.lastgroup or "", found.end()
         if kind == "fence":
             quotes = found[0][-3:]
             if (end := line.find(quotes, place)) < 0:
-                return [*spans, Span(found.start(), len(line), "string")], quotes
+                return [*spans, (found.start(), len(line), "string")], quotes
             kind, place = "string", end + len(quotes)
-        spans.append(Span(found.start(), place, kind))
+        spans.append((found.start(), place, kind))
     return spans, ""

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.document._document import EditResult, Selection
+from textual.document._edit import Edit
 from textual.message import Message
 from textual.widgets import TextArea
 
+from chatapp.text.printable import clean_paste
 from chatapp.tui.widgets.textual_fixes import Removable
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class VimArea(Removable, TextArea):
-    """A text with vim-like keys, where its user wants them."""
+    """A text in which nothing can drive the terminal, with vim-like keys where its user wants them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [  # TextArea has none for the ends of the text
         Binding("ctrl+home", "cursor_text_start", "Beginning of the text", show=False),
@@ -61,6 +64,20 @@ class VimArea(Removable, TextArea):
     def on_focus(self) -> None:
         if self.vim:
             self.post_message(self.ModeShown(self.vim.indicator))
+
+    def edit(self, edit: Edit) -> EditResult:
+        edit.text = clean_paste(edit.text)
+        return super().edit(edit)
+
+    def undo(self) -> None:
+        if self.history.undo_stack:
+            self.selection = Selection()  # while the text shrinks, TextArea looks for the cursor where it was
+            super().undo()
+
+    def redo(self) -> None:
+        if self.history.redo_stack:
+            self.selection = Selection()
+            super().redo()
 
     def action_cursor_text_start(self, select: bool = False) -> None:
         self.move_cursor(self.document.start, select)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events, on
@@ -11,7 +12,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input, OptionList, Static
 
 from chatapp.text.markdown import cut
 from chatapp.text.printable import printable
@@ -39,6 +40,28 @@ class Window(EndsOnce, ModalScreen[ScreenResultType]):
             if self.inside:
                 yield self.inside
             yield self.note
+
+
+class Finder(EndsOnce, ModalScreen[ScreenResultType]):
+    """A line to type in, and a list of what is found, which is walked meanwhile; ends with what is chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Sequence[ScreenResultType] = ()
+        self.places = OptionList(compact=True)
+        self.places.can_focus = False
+
+    def action_walk(self, step: str) -> None:
+        getattr(self.places, f"action_{step}")()
+
+    @on(Input.Submitted)
+    def choose(self) -> None:
+        if self.found and self.places.highlighted is not None:
+            self.dismiss(self.found[self.places.highlighted])
+
+    @on(OptionList.OptionSelected)
+    def choose_by_click(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self.found[event.option_index])
 
 
 class NoteScreen(Window[None]):
