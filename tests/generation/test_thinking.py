@@ -266,6 +266,6 @@ def test_a_delta_has_one_channel() -> None:
 async def test_columns_of_several_answers_show_no_thinking() -> None:
     async with running(ScriptedEngine(REPLY, can_chat=True), size=(120, 30)) as driver:
         await driver.type("hello")
-        await driver.screen.action_several(2)
+        await driver.pane.several(2)
         await driver.until(lambda: not driver.pane.reply and driver.picture.count("Good day to you") == 2)
         assert "greet" not in driver.picture and "think>" not in driver.picture

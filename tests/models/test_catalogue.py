@@ -347,10 +347,10 @@ def test_of_each_kind_the_best_that_runs_well_is_recommended(store: Store, this:
 def test_models_that_people_look_for_come_first_and_the_recommended_before_all(store: Store) -> None:
     rows = catalogue.list_models(store, machine())
     found = list(group_models(rows, (), "", ""))
-    titles = [section.title.rpartition(" · ")[0] for section in found]
+    titles = [title.rpartition(" · ")[0] for title, _ in found]
     assert titles[0] == "Here" and titles[2:4] == ["Catalogue, chat", "Catalogue, code"]
     assert titles[-1].startswith("Catalogue, English text")
-    assert [found[place].rows[0].recommended for place in (2, 3)] == [True, True]
+    assert [found[place][1][0].recommended for place in (2, 3)] == [True, True]
     assert {row.kind for row in rows if row.state == "absent"} == KINDS.keys()  # or some would not be listed
-    (left,) = [row.name for section in group_models(rows, (), "recommended code", "") for row in section.rows]
+    (left,) = [row.name for _, models in group_models(rows, (), "recommended code", "") for row in models]
     assert left == "qwen2.5-coder-1.5b"

@@ -100,7 +100,7 @@ async def versions(driver: Driver) -> None:
 
 async def columns(driver: Driver) -> None:
     await driver.type(QUESTION)
-    await driver.screen.action_several(3)
+    await driver.pane.several(3)
     await driver.until(lambda: driver.state == "● done")
 
 

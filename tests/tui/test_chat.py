@@ -44,7 +44,7 @@ async def test_several_answers_of_a_quick_model_end_and_one_is_kept() -> None:
     engine = ScriptedEngine(texts=("One.", "Two two.", "Three of them."), can_chat=True)
     async with running(engine, size=(120, 40)) as driver:
         await driver.type("why?")
-        await driver.screen.action_several(3)
+        await driver.pane.several(3)
         await driver.until(lambda: driver.state == "● done")
         assert driver.pane.columns and not driver.pane.columns.writing
         await driver.press("2", "enter")

@@ -14,7 +14,7 @@ from chatapp.models.jobs import Job
 from chatapp.models.suggestion import Offer
 from chatapp.tui.models.columns import COLUMNS, choose_columns, draw_line
 from chatapp.tui.models.lines import JobLine, OfferLine
-from chatapp.tui.models.listing import ModelList, Section
+from chatapp.tui.models.listing import ModelList
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
 from support.models_page import rows, running
@@ -26,7 +26,7 @@ from support.themed_app import ThemedApp
 async def test_a_thousand_models_are_walked_through_and_drawn_a_screen_at_a_time(home: Path) -> None:
     async with running(home) as driver:
         listing = driver.models.listing
-        listing.show([Section("One", tuple(rows(600))), Section("Two", tuple(rows(1000)[600:]))])
+        listing.show([("One", rows(600)), ("Two", rows(1000)[600:])])
         await driver.press("end")
         assert listing.selected and listing.selected.name == "model-999"
         assert "model-999" in driver.lines[-1]

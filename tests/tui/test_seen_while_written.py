@@ -55,7 +55,7 @@ async def test_each_of_several_answers_grows(tmp_path: Path, index: int) -> None
     engine = ScriptedEngine(texts=("one two three", "un deux trois"), pause_after=2, can_chat=True)
     async with running(engine, history=tmp_path / "history.db") as driver:
         await driver.type("a")
-        await driver.screen.action_several(2)
+        await driver.pane.several(2)
         await driver.until(lambda: driver.pane.newest and list(map(len, driver.pane.newest.tokens)) == [2, 2])
         await driver.press(str(index + 1), "h")
         heat = await shown(driver)

@@ -91,10 +91,9 @@ class Bar(Widget):
 
     def tab(self, column: Column, name: str) -> Content:
         """A number, and what tells the answer from the others."""
-        press = Style.from_meta({"answer": column.number})
         colours = "bold $background on $accent" if column.current else f"${'text' if column.ended else 'accent'}"
-        style = Style.parse(colours, self.app.theme_variables)
-        return Content.assemble((f" {column.number + 1}{'★' if column.best else ''}{name}", style + press))
+        shown = Content.styled(f" {column.number + 1}{'★' if column.best else ''}{name}", colours)
+        return shown.stylize(Style.from_meta({"answer": column.number}))
 
     def on_click(self, event: events.Click) -> None:
         number = event.style.meta.get("answer")

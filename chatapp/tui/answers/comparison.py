@@ -118,7 +118,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
     def compose(self) -> ComposeResult:
         given = "the same prompt and system prompt" if self.system else "the same prompt"
         about = Content.assemble((" Compare", "bold $accent"), (f"  {given}, answered greedily", "$muted"))
-        yield Static(about, classes="heading")
+        yield Static(about, classes="bar")
         with VerticalScroll(classes="form", can_focus=False):
             yield Static("Prompt", classes="label")
             yield self.asked

@@ -117,11 +117,6 @@ class Picker(Rows):
 class OneOf(Widget, can_focus=True):
     """One of a few values, changed with left and right."""
 
-    DEFAULT_CSS = """
-    OneOf {
-        height: 1;
-    }
-    """
     BINDINGS = [
         Binding("left", "step(-1)", "Change", key_display="←→"),
         Binding("right,space", "step(1)", show=False),

@@ -76,14 +76,12 @@ class ChatPage(VerticalScroll):
         """Whether nothing was said here yet."""
         return not (self.dialogue and self.dialogue.branch())
 
-    async def open(self) -> None:
-        """Show a conversation that was opened."""
-        await self.show()
-
     async def show(self) -> None:
         """Show the conversation as it is now."""
         async with self.changing:
             await self.show_branch(self.dialogue.branch() if self.dialogue else ())
+
+    open = show
 
     def last(self, role: Role) -> Message | None:
         """The last message of one side."""
@@ -94,9 +92,7 @@ class ChatPage(VerticalScroll):
         if self.dialogue:
             self.dialogue.keep_draft(draft())
 
-    def keep_typed(self, draft: Callable[[], str]) -> None:
-        """Keep it while its user types on."""
-        self.keep(draft)
+    keep_typed = keep
 
     def prompt(self, draft: Callable[[], str]) -> Sequence[Prompted] | str:
         """The conversation up to the last question, or to what is typed, as the model would read it."""

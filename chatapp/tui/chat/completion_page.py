@@ -281,6 +281,8 @@ class CompletionPage(AuthoredText):
             self.dialogue.select(last.versions[place])
             await self.show()
 
+    action_walk = walk
+
     @on(AuthoredText.Restored)
     def show_version(self) -> None:
         """Say which version undo or redo has brought back."""
@@ -299,9 +301,6 @@ class CompletionPage(AuthoredText):
             self.notify("The tokens of this text were not kept: ctrl+z takes back the whole continuation.")
         else:
             self.notify("The text does not end with what the model wrote last.")
-
-    async def action_walk(self, step: int) -> None:
-        await self.walk(step)
 
     # Keys
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chatapp.models import catalogue, facts, suggestion
 from chatapp.settings import offline
+from chatapp.tui.chat.reply import BUSY
 from chatapp.tui.engines import Choice
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Catalogue
@@ -45,7 +46,7 @@ class Models:
         """Let another model answer, where it can; the conversation stays."""
         pane = self.screen.pane
         if pane.busy:
-            return self.screen.notify("The model is writing: esc stops it.")
+            return self.screen.notify(BUSY)
         if pane.opened:
             pane.before = pane.choice, pane.opened
         pane.choice, pane.opened, pane.failure = Choice(name), None, None

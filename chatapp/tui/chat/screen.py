@@ -162,10 +162,6 @@ class ChatScreen(Conversations):
         """Let the model go on where its last answer was cut off."""
         await self.pane.resume()
 
-    async def action_several(self, n: int) -> None:
-        """Let the model write several answers at once, to keep one."""
-        await self.pane.several(n)
-
     async def action_kind(self, kind: Kind) -> None:
         """Completion or chat; a conversation that has begun stays as it is, and another one begins."""
         opened = self.pane.opened
@@ -212,9 +208,6 @@ class ChatScreen(Conversations):
             there = reached is not None and reached.reply.id == said.id
             tokens = reached.tokens if reached and there else pane.dialogue.tokens(said.id)
 
-        def growing() -> bool:
-            return writing and pane.reply is reply
-
         async def take(chosen: tuple[Token, ...] | None) -> None:
             if chosen and said:
                 await pane.go_on(said, chosen)
@@ -223,7 +216,7 @@ class ChatScreen(Conversations):
             return pane.notify(
                 "The tokens of this answer were not kept: it was imported, or written without the screen."
             )
-        self.app.push_screen(HeatScreen(tokens, growing, pane.stop), take)
+        self.app.push_screen(HeatScreen(tokens, lambda: writing and pane.reply is reply, pane.stop), take)
 
     def action_beams(self) -> None:
         """Show the tree of the beam search that goes on, or was the last; what is taken of it becomes the answer."""
@@ -344,10 +337,10 @@ class ChatScreen(Conversations):
 
     # What widgets ask for
 
-    def on_prompt_paged(self, message: Prompt.Paged) -> None:
+    def action_page(self, pages: int) -> None:
         """Scroll the conversation; who is at its end again follows it again."""
         page = self.pane.page
-        page.scroll_relative(y=message.pages * max(1, page.size.height - 1), animate=False)
+        page.scroll_relative(y=pages * max(1, page.size.height - 1), animate=False)
 
     def on_vim_area_command_entered(self, message: VimArea.CommandEntered) -> None:
         self.view.obey(message.line, self.pane.box.give_back)

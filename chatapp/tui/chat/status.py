@@ -179,19 +179,13 @@ class StatusLine(Widget):
 
     validate_place = validate_tools = validate_reason = validate_hint
 
-    def watch_figures(self, figures: Figures | None) -> None:
-        if figures and figures.tokens:
-            self.add_class("-told")
-
-    def watch_reason(self, reason: str) -> None:
-        if reason:
-            self.add_class("-told")
-
     def show(
         self, state: str, *, tone: str = "muted", hint: str = "", reason: str = "", figures: Figures | None = None
     ) -> None:
         """Change the first line, or say in the second why there is no model or no answer."""
         self.state, self.tone, self.hint, self.reason, self.figures = state, tone, hint, reason, figures
+        if reason or (figures and figures.tokens):
+            self.add_class("-told")
 
     def show_model(self, place: str, memory: int, hint: str) -> None:
         """Say that a model is ready, and where it runs."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,9 +13,6 @@ from chatapp.text.printable import printable
 from chatapp.text.units import milliseconds
 from chatapp.tui.chat.message import Said
 
-if TYPE_CHECKING:
-    from chatapp.history import Message
-
 TONES = {"done": "$muted", "failed": "$error", "refused": "$warning"}
 SHOWN = 60
 """Characters of the arguments in the line."""
@@ -26,10 +22,7 @@ class ToolResult(Said):
     """A call and its result; both are folded until they are opened."""
 
     folded = True
-
-    def __init__(self, said: Message) -> None:
-        self.opened = False
-        super().__init__(said)
+    opened = False
 
     def compose(self) -> ComposeResult:
         self.body = Static(self.content(), markup=False, classes="body")

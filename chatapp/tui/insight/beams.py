@@ -175,13 +175,7 @@ class BeamText(Widget):
 class BeamScreen(EndsOnce, Screen[Beam | None]):
     """Ends with the beam whose text is to be the answer, where its user took one."""
 
-    CSS = """
-    BeamScreen #title {
-        height: 1;
-        padding: 0 2;
-        background: $panel;
-    }
-    """
+    CSS = "BeamScreen .bar { padding: 0 2; }"
     BINDINGS = [
         Binding("escape", "back", "Back", key_display="esc", id="beams.leave"),
         Binding("s", "stop", "Stop", id="beams.stop"),
@@ -191,7 +185,7 @@ class BeamScreen(EndsOnce, Screen[Beam | None]):
         """`stop` ends the search; the best text becomes the answer."""
         super().__init__()
         self.search, self.growing, self.stop = search, growing, stop
-        self.beams, self.text, self.heading = BeamLines(search), BeamText(), Static(id="title")
+        self.beams, self.text, self.heading = BeamLines(search), BeamText(), Static(classes="bar")
 
     def compose(self) -> ComposeResult:
         yield self.heading

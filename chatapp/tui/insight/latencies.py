@@ -169,7 +169,7 @@ class Title(Widget):
     """What the screen shows, and where the model ran."""
 
     def __init__(self, answer: Answer) -> None:
-        super().__init__()
+        super().__init__(classes="bar")
         self.answer = answer
 
     def render(self) -> Content:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from textual import events
 from textual.binding import Binding
 from textual.content import Content
-from textual.style import Style
-from textual.widget import Widget
+
+from chatapp.tui.widgets.buttons import Buttons, as_button
 
 FIRST = ("back", "stop", "submit", "go_on")
 """The actions whose keys must be found on a narrow screen, too."""
 
 
-class Keys(Widget):
+class Keys(Buttons):
     """A footer in one widget: Textual's own mounts one for each key, which the first frame would wait for."""
 
     def on_mount(self) -> None:
@@ -36,13 +35,7 @@ class Keys(Widget):
             left = longer
         return left + " " * max(0, self.size.width - left.cell_length - right.cell_length) + right
 
-    def key(self, binding: Binding) -> tuple[tuple[str, Style], tuple[str, Style]]:
+    def key(self, binding: Binding) -> tuple[Content, Content]:
         """A key and what it does."""
-        press = Style.from_meta({"key": binding.key})
-        name, does = self.app.get_key_display(binding), binding.description
-        accent, muted = (Style.parse(style, self.app.theme_variables) for style in ("bold $accent", "$muted"))
-        return (name, accent + press), (f" {does}", muted + press)
-
-    def on_click(self, event: events.Click) -> None:
-        if key := event.style.meta.get("key"):
-            self.app.simulate_key(key)
+        name = as_button(binding.key, self.app.get_key_display(binding), "bold $accent")
+        return name, as_button(binding.key, f" {binding.description}", "$muted")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from textual import events
 from textual.content import Content
 from textual.reactive import reactive
-from textual.style import Style
 from textual.widget import Widget
 
 from chatapp.text.printable import printable
+from chatapp.tui.widgets.buttons import as_button
 
 if TYPE_CHECKING:
     from chatapp.models.jobs import Job
@@ -42,12 +42,10 @@ class OfferLine(Widget):
     def render(self) -> Content:
         if not self.offer:
             return Content()
-        parts: list[tuple[str, str | Style]] = [(printable(self.offer.text), "$text")]
+        parts = [Content.styled(printable(self.offer.text), "$text")]
         for key, does in ((ACCEPT, printable(self.offer.does)), (HIDE, "dismisses")):
-            accent, text = (Style.parse(style, self.app.theme_variables) for style in ("bold $accent", "$text"))
-            press = Style.from_meta({"key": key})
-            parts += [(" ", text), (key.upper(), accent + press), (f" {does}.", text + press)]
-        return Content.assemble(*parts)
+            parts += [as_button(key, key.upper(), "bold $accent") + as_button(key, f" {does}.", "$text")]
+        return Content.styled(" ", "$text").join(parts)
 
     async def on_click(self, event: events.Click) -> None:
         if key := event.style.meta.get("key"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
@@ -23,12 +22,8 @@ if TYPE_CHECKING:
     from chatapp.models.jobs import Job
 
 
-@dataclass(frozen=True)
-class Section:
-    """Models under a title."""
-
-    title: str
-    rows: tuple[ListedModel, ...]
+Section = tuple[str, Sequence["ListedModel"]]
+"""A title, and the models under it."""
 
 
 class ModelList(Rows):
@@ -86,15 +81,15 @@ class ModelList(Rows):
         """Show other models; the selected one stays selected where it is still there."""
         before, place = self.selected, self.place
         self.rows = []
-        for section in sections:
-            if section.rows:
-                self.rows += [section.title, *section.rows]
-        models = [(at, one) for at, one in enumerate(self.rows) if not isinstance(one, str)]
-        self.places = [at for at, _ in models]
+        for title, models in sections:
+            if models:
+                self.rows += [title, *models]
+        placed = [(at, one) for at, one in enumerate(self.rows) if not isinstance(one, str)]
+        self.places = [at for at, _ in placed]
         if before:
-            same = (at for at, one in models if one.name == before.name)
+            same = (at for at, one in placed if one.name == before.name)
         else:
-            same = (at for at, one in models if self.downloading and one.recommended and one.state == "absent")
+            same = (at for at, one in placed if self.downloading and one.recommended and one.state == "absent")
         self.place = next(same, self.nearest(self.place, 1))
         self.fit()
         if self.place != place:

@@ -87,7 +87,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         self.listing, self.detail = ModelList(current), Detail()
 
     def compose(self) -> ComposeResult:
-        self.head = Static(" models  reading the store", id="about-machine", markup=False)
+        self.head = Static(" models  reading the store", classes="bar", markup=False)
         self.entry = FilterLine()
         yield self.head
         yield self.entry

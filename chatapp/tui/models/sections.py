@@ -54,18 +54,18 @@ def group_models(
     """Group the models that have all words of a filter: those here or on servers, found by a search, the catalogue."""
     known = {row.name for row in rows}
     left = [row for row in rows if matches(row, wanted)]
-    here = tuple(row for row in left if row.state not in ("absent", "remote"))
-    remote = tuple(row for row in left if row.state == "remote")
-    found = tuple(row for row in hub if row.name not in known)
-    yield Section(f"Here · {len(here)}", here)
+    here = [row for row in left if row.state not in ("absent", "remote")]
+    remote = [row for row in left if row.state == "remote"]
+    found = [row for row in hub if row.name not in known]
+    yield f"Here · {len(here)}", here
     if remote:
-        yield Section(f"On servers · {len(remote)}", remote)
-    yield Section(f"On the Hub{f', {sought!r}' if sought else ''} · {len(found)}", found)
+        yield f"On servers · {len(remote)}", remote
+    yield f"On the Hub{f', {sought!r}' if sought else ''} · {len(found)}", found
     offered = [row for row in left if row.state == "absent"]
     for kind, called in KINDS.items():
         of_kind = sorted((row for row in offered if row.kind == kind), key=lambda row: not row.recommended)
         if of_kind:
-            yield Section(f"Catalogue, {called} · {len(of_kind)}", tuple(of_kind))
+            yield f"Catalogue, {called} · {len(of_kind)}", of_kind
 
 
 def list_unlisted(jobs: Sequence[Job], rows: Sequence[ListedModel]) -> Iterator[ListedModel]:

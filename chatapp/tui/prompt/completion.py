@@ -45,9 +45,12 @@ def offer_paths(query: str, candidates: Sequence[Candidate]) -> list[Choice]:
     if query.startswith(("/", "~")):  # from elsewhere: only what is below one folder is known
         return []
     fitting = rank(query, candidates, ROWS)
-    return [Choice(one.path, describe(one), mention(one.path), is_guess(query, one)) for one in fitting]
-
-
-def describe(candidate: Candidate) -> str:
-    """Describe a file or folder in a word."""
-    return "folder" if candidate.path.endswith("/") else size(candidate.size)
+    return [
+        Choice(
+            one.path,
+            "folder" if one.path.endswith("/") else size(one.size),
+            mention(one.path),
+            is_guess(query, one),
+        )
+        for one in fitting
+    ]

@@ -66,12 +66,6 @@ class Prompt(Box):
         command: str
         draft: str
 
-    @dataclass
-    class Paged(Message):
-        """Somebody wants to see so many pages further in what stands above the prompt; before, if negative."""
-
-        pages: int
-
     def __init__(
         self,
         *,
@@ -210,7 +204,7 @@ class Prompt(Box):
     def page(self, pages: int) -> None:
         """Move in a draft that is higher than its box; else in what stands above it."""
         if self.virtual_size.height <= self.size.height:
-            self.post_message(self.Paged(pages))
+            self.call_next(self.run_action, f"screen.page({pages})")
         elif pages < 0:
             super().action_cursor_page_up()
         else:

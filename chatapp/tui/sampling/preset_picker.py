@@ -66,18 +66,10 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         yield from self.compose_around("Presets", Static(id="changes", markup=False), KEYS)
 
     def on_mount(self) -> None:
-        self.fill(self.current())
+        self.fill(None)
 
-    def current(self) -> str:
-        """The preset whose options are chosen now, if there is one."""
-        try:
-            known = presets.read(self.path)
-        except PresetError:
-            return ""
-        return next((name for name, preset in known.items() if self.result(preset) == self.chosen), "")
-
-    def fill(self, name: str) -> None:
-        """Read the presets, and go to this one."""
+    def fill(self, name: str | None) -> None:
+        """Read the presets, and go to this one; None: to the one whose options are chosen now."""
         self.refuse("")
         try:
             self.presets = presets.read(self.path)
@@ -87,6 +79,8 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         names = self.query_one(OptionList)
         names.clear_options()
         names.add_options(Option(draw_name(one.name, one.built_in, 28)) for one in self.presets.values())
+        if name is None:
+            name = next((one.name for one in self.presets.values() if self.result(one) == self.chosen), "")
         if self.presets:
             names.highlighted = list(self.presets).index(name) if name in self.presets else 0
 

@@ -87,12 +87,10 @@ class SystemPromptScreen(Library[str | None]):
         names = self.query_one(OptionList)
         with self.prevent(OptionList.OptionHighlighted):
             names.clear_options()
-            names.add_options(Option(self.prompt(entry)) for entry in self.entries)
+            names.add_option(Option(Content.styled(" none", "$muted")))
+            names.add_options(Option(draw_name(entry.name, entry.built_in, 20)) for entry in self.entries[1:])
             places = [place for place, entry in enumerate(self.entries) if entry.name == name]
             names.highlighted = places[0] if name or not self.text.strip() else None
-
-    def prompt(self, entry: Entry) -> Content:
-        return draw_name(entry.name, entry.built_in, 20) if entry.name else Content.styled(" none", "$muted")
 
     @property
     def text(self) -> str:
