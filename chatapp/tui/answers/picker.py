@@ -22,13 +22,6 @@ class Picker(Rows):
     """Names, of which some may be chosen; they keep the order in which they were."""
 
     ALLOW_SELECT = False
-    DEFAULT_CSS = """
-    Picker {
-        padding: 0;
-        scrollbar-gutter: auto;
-        scrollbar-size-vertical: 0;
-    }
-    """
     HEADING = 1
     rows: list[str]
     """The names that have what was typed."""

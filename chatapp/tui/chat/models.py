@@ -38,7 +38,17 @@ class Models:
         forbidden = f"--offline or {offline.VARIABLE}" if offline.wanted() else ""
         opened = self.screen.pane.opened
         current = opened.name if opened else self.screen.pane.choice.model
-        models = ModelsScreen(self.open_catalogue(), self.jobs, current=current, offline=forbidden)
+        store = self.screen.workspace.open_store()
+        found = Catalogue(
+            machine=lambda: catalogue.read_machine(store),
+            rows=lambda: [
+                *catalogue.list_models(store, catalogue.read_machine(store)),
+                *catalogue.describe_remotes(self.screen.workspace.read_remotes()),
+            ],
+            details=lambda row: facts.read_details(store, row, catalogue.read_machine(store)),
+            freed=lambda row: facts.count_freed(store, row),
+        )
+        models = ModelsScreen(found, self.jobs, current=current, offline=forbidden)
         models.listing.downloading = downloading
         self.screen.app.push_screen(models, take)
 
@@ -54,19 +64,6 @@ class Models:
         pane.status.show("○ loading", hint="what was said stays")
         await self.screen.warm(pane)
         pane.box.focus()
-
-    def open_catalogue(self) -> Catalogue:
-        """Where the models screen reads; each is called in a thread."""
-        store = self.screen.workspace.open_store()
-        return Catalogue(
-            machine=lambda: catalogue.read_machine(store),
-            rows=lambda: [
-                *catalogue.list_models(store, catalogue.read_machine(store)),
-                *catalogue.describe_remotes(self.screen.workspace.read_remotes()),
-            ],
-            details=lambda row: facts.read_details(store, row, catalogue.read_machine(store)),
-            freed=lambda row: facts.count_freed(store, row),
-        )
 
     def hear(self, job: Job) -> None:
         """A job has got on; called in its thread."""

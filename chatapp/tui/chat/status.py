@@ -170,9 +170,9 @@ class StatusLine(Widget):
     figures: reactive[Figures | None] = reactive(None, always_update=True)
     memory = reactive(0)
     place = reactive("")
+    """Back end, device and precision."""
     tools = reactive("")
     """Whose tools the conversation uses, and where text goes with them."""
-    """Back end, device and precision."""
 
     def validate_hint(self, hint: str) -> str:
         return printable(hint)

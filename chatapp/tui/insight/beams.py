@@ -153,12 +153,6 @@ class BeamLines(Rows):
 class BeamText(Widget):
     """The text up to the cursor, the last of it where there is no room for all."""
 
-    DEFAULT_CSS = """
-    BeamText {
-        height: 6;
-        padding: 0 2;
-    }
-    """
     beam: reactive[Beam | None] = reactive(None, always_update=True)
 
     def render(self) -> Content:
@@ -175,7 +169,15 @@ class BeamText(Widget):
 class BeamScreen(EndsOnce, Screen[Beam | None]):
     """Ends with the beam whose text is to be the answer, where its user took one."""
 
-    CSS = "BeamScreen .bar { padding: 0 2; }"
+    CSS = """
+    BeamScreen .bar {
+        padding: 0 2;
+    }
+    BeamText {
+        height: 6;
+        padding: 0 2;
+    }
+    """
     BINDINGS = [
         Binding("escape", "back", "Back", key_display="esc", id="beams.leave"),
         Binding("s", "stop", "Stop", id="beams.stop"),

@@ -75,14 +75,6 @@ def histogram(latencies: Sequence[float], rows: int) -> list[Bin]:
 class LatencyChart(Widget):
     """A bar for each token, lines at the median and the 95th percentile."""
 
-    DEFAULT_CSS = """
-    LatencyChart {
-        width: 1fr;
-        height: 100%;
-        padding: 0 1 0 2;
-    }
-    """
-
     def __init__(self, latencies: Sequence[float], first: int = 2) -> None:
         super().__init__()
         self.latencies = latencies
@@ -231,14 +223,6 @@ class LatencyChart(Widget):
 
 class LatencyHistogram(Widget):
     """How many tokens had which latency."""
-
-    DEFAULT_CSS = """
-    LatencyHistogram {
-        width: 32;
-        height: 100%;
-        padding: 0 2 0 1;
-    }
-    """
 
     def __init__(self, latencies: Sequence[float]) -> None:
         super().__init__()

@@ -28,15 +28,6 @@ PAUSE = 0.2
 class HeatSummary(Widget):
     """How sure the model was of the whole answer, and what the colours mean."""
 
-    DEFAULT_CSS = """
-    HeatSummary {
-        dock: top;
-        height: auto;
-        padding: 0 2;
-        background: $panel;
-    }
-    """
-
     def __init__(self) -> None:
         super().__init__()
         self.told = Content()
@@ -76,6 +67,29 @@ class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
 
     CSS = """
     HeatScreen {
+        HeatSummary {
+            dock: top;
+            height: auto;
+            padding: 0 2;
+            background: $panel;
+        }
+        HeatText {
+            width: 1fr;
+            height: 1fr;
+            padding: 1 2 0 2;
+            overflow-x: hidden;
+            scrollbar-gutter: stable;
+            scrollbar-size-vertical: 1;
+        }
+        TokenPanel {
+            width: 38;
+            height: 100%;
+            padding: 1 2;
+            background: $surface;
+            &:focus {
+                background: $panel;
+            }
+        }
         #heat {
             layout: horizontal;
             height: 1fr;

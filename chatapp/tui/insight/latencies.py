@@ -73,13 +73,6 @@ def groups(answer: Answer) -> dict[str, list[tuple[str, str]]]:
 class AnswerFigures(Widget):
     """The figures of an answer in columns; a narrow screen leaves the last ones out."""
 
-    DEFAULT_CSS = """
-    AnswerFigures {
-        height: auto;
-        padding: 0 2 1 2;
-    }
-    """
-
     def __init__(self, answer: Answer) -> None:
         super().__init__()
         self.answer = answer

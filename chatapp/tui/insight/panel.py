@@ -20,18 +20,6 @@ BEFORE = 4
 class TokenPanel(Widget, can_focus=True):
     """The probability and the latency of a token, and its alternatives, one of which can be chosen."""
 
-    DEFAULT_CSS = """
-    TokenPanel {
-        width: 38;
-        height: 100%;
-        padding: 1 2;
-        background: $surface;
-
-        &:focus {
-            background: $panel;
-        }
-    }
-    """
     BINDINGS = [
         Binding("up", "walk(-1)", "Alternative above", show=False),
         Binding("down", "walk(1)", "Alternative below", show=False),

@@ -45,16 +45,6 @@ def marks(widget: Widget) -> tuple[Style, Style, Style]:
 class HeatText(ScrollView, can_focus=True):
     """The text, wrapped once and painted row by row, and a cursor that walks by token."""
 
-    DEFAULT_CSS = """
-    HeatText {
-        width: 1fr;
-        height: 1fr;
-        padding: 1 2 0 2;
-        overflow-x: hidden;
-        scrollbar-gutter: stable;
-        scrollbar-size-vertical: 1;
-    }
-    """
     BINDINGS = [
         Binding("left", "walk(-1)", "Token before", show=False),
         Binding("right", "walk(1)", "Next token", show=False),

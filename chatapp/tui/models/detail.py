@@ -33,15 +33,6 @@ STATES = {
 class Detail(VerticalScroll, can_focus=True):
     """What a model is, where it runs and why, and what went wrong with it."""
 
-    DEFAULT_CSS = """
-    Detail {
-        background: $surface;
-        padding: 0 2;
-        scrollbar-size-vertical: 1;
-        scrollbar-gutter: stable;
-    }
-    """
-
     def __init__(self) -> None:
         super().__init__()
         self.page = Static("", markup=False)

@@ -20,18 +20,6 @@ HINTS: dict[Purpose, tuple[str, str]] = {
 class FilterLine(Horizontal):
     """A line to type in, as long as it is open; its Input posts Changed and Submitted."""
 
-    DEFAULT_CSS = """
-    FilterLine {
-        display: none;
-        height: 1;
-        background: $surface;
-        &.-open { display: block; }
-        Static { width: 3; height: 1; background: $surface; }
-        Input { width: 1fr; height: 1; border: none; padding: 0; background: $surface; color: $text; }
-        Input:focus { border: none; }
-    }
-    """
-
     def __init__(self) -> None:
         super().__init__()
         self.mark, self.input = Static("", markup=False), Input(select_on_focus=False)

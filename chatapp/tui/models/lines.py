@@ -23,17 +23,6 @@ ACCEPT, HIDE = "f8", "f9"
 class OfferLine(Widget):
     """An offer, as long as there is one; a click on one of its keys presses it, and the screen binds them."""
 
-    DEFAULT_CSS = """
-    OfferLine {
-        display: none;
-        height: auto;
-        max-height: 2;
-        padding: 0 2;
-        color: $muted;
-        &.-shown { display: block; }
-    }
-    """
-
     offer: reactive[Offer | None] = reactive(None, layout=True)
 
     def watch_offer(self) -> None:
@@ -54,17 +43,6 @@ class OfferLine(Widget):
 
 class JobLine(Widget):
     """What runs in the background, in a few words; nothing where nothing does."""
-
-    DEFAULT_CSS = """
-    JobLine {
-        display: none;
-        width: auto;
-        height: 1;
-        background: $panel;
-        color: $muted;
-        &.-shown { display: block; }
-    }
-    """
 
     job: reactive[Job | None] = reactive(None, layout=True)
 

@@ -36,16 +36,6 @@ class ModelList(Rows):
         Binding("tab", "section(1)", "Section", show=False),
         Binding("shift+tab", "section(-1)", "Section before", show=False),
     ]
-    DEFAULT_CSS = """
-    ModelList {
-        padding: 0;
-        background: $background;
-        scrollbar-gutter: auto;
-        .models--row { background: $background; color: $text; }
-        .models--selected { background: $selection; color: $text; }
-        .models--title { background: $background; color: $muted; }
-    }
-    """
 
     HEADING = 1
     rows: list[str | ListedModel]

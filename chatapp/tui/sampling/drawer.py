@@ -152,7 +152,7 @@ class SamplingDrawer(Widget, can_focus=True):
         """Take a value, if it can be one; say why not, otherwise."""
         self.error = ""
         self.refresh()
-        if value is None and field.slides and getattr(self.defaults, field.name) is not None:
+        if value is None and field.ladder and getattr(self.defaults, field.name) is not None:
             value = field.ladder[-1]  # there always is a limit
         if value == self.value(field):
             return True
@@ -303,7 +303,7 @@ class SamplingDrawer(Widget, can_focus=True):
         if offset and 0 < offset.y < 1 + self.rows and place < len(FIELDS):
             self.place, self.typed, self.error = place, None, ""
             self.refresh()
-            if self.field.slides and 0 <= offset.x - LABEL < measure_slider(self.size.width):
+            if self.field.ladder and 0 <= offset.x - LABEL < measure_slider(self.size.width):
                 self.capture_mouse()
                 self.slide(offset.x)
 

@@ -32,7 +32,7 @@ class Field:
     label: str
     kind: Kind = "number"
     ladder: tuple[float, ...] = ()
-    """The values that a slider stops at."""
+    """The values that its slider stops at; none: it has no slider."""
     fine: float = 0.01
     """A smaller step; whole where the option is."""
     off: Any = None  # Any: what Options takes
@@ -42,10 +42,6 @@ class Field:
     @property
     def whole(self) -> bool:
         return isinstance(self.fine, int)
-
-    @property
-    def slides(self) -> bool:
-        return bool(self.ladder)
 
     def show(self, value: Any) -> str:
         """The value in a few letters."""
@@ -72,7 +68,7 @@ class Field:
         """The next value to the left (-1) or right (1); the same at the end of the slider."""
         if self.kind == "seed":
             return move_seed(value, direction)
-        if not self.slides:
+        if not self.ladder:
             return value
         if value is None:  # no limit, beyond the right end
             return self.ladder[-1] if direction < 0 else None
@@ -217,7 +213,7 @@ def draw_field(field: Field, value: Any, width: int, *, changed: bool, here: boo
     colour = "$text" if changed or here else "$muted"
     shown = Content(printable(field.show(value) if typed is None else f"{typed}▏"))
     track = Content()
-    if field.slides:
+    if field.ladder:
         track = draw_slider(field.share(value), measure_slider(width), changed=changed, here=here)
     room = max(0, width - LABEL - track.cell_length - 1)
     shown = shown.truncate(room, ellipsis=True)
