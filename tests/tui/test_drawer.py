@@ -7,7 +7,8 @@ from typing import Any
 
 from textual import events
 
-from chatapp.generation import Options
+from chatapp.conversation import Setup
+from chatapp.generation import Message, Options
 from chatapp.generation.decoding.preview import Preview
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.fields import FIELDS, LABEL
@@ -131,3 +132,12 @@ async def test_the_wheel_walks_the_options_and_takes_what_was_being_typed() -> N
 def wheel(turned: type[events.MouseEvent]) -> events.MouseEvent:
     """A step of the wheel over the drawer."""
     return turned(None, 2, 2, 0, 0, 0, shift=False, meta=False, ctrl=False)
+
+
+async def test_a_template_without_system_prompts_is_previewed_as_it_is_asked() -> None:
+    engine = ScriptedEngine(can_chat=True, takes_system=False)
+    async with running(engine) as driver:
+        driver.screen.view.dialogue.change(Setup(system="Be brief."))
+        assert driver.pane.chat_page.prompt(engine, lambda: "") == ()
+        told = driver.pane.chat_page.prompt(engine, lambda: "Hello")
+        assert told == [Message("user", "Be brief.\n\nHello")]

@@ -94,21 +94,19 @@ class ChatPage(VerticalScroll):
 
     keep_typed = keep
 
-    def prompt(self, draft: Callable[[], str]) -> Sequence[Prompted] | str:
+    def prompt(self, engine: Engine, draft: Callable[[], str]) -> Sequence[Prompted] | str:
         """The conversation up to the last question, or to what is typed, as the model would read it."""
-        from chatapp.conversation.context_window import tell
-        from chatapp.generation import Message as Prompted
+        from chatapp.conversation.context_window import prompt
+        from chatapp.history import Message
 
         if not self.dialogue:
             return ()
-        system = self.dialogue.setup.system
-        said = [Prompted("system", system)] if system else []
-        said += tell([one for one in self.dialogue.branch() if one.text], knows_tools=True)
+        said = [one for one in self.dialogue.branch() if one.text]
         if text := draft().strip():
-            said.append(Prompted("user", text))
+            said.append(Message(0, 0, None, "user", text, 0.0))
         while said and said[-1].role != "user":
             said.pop()
-        return said
+        return prompt(engine, said, system=self.dialogue.setup.system) if said else ()
 
     @property
     def tokens_measured(self) -> int:

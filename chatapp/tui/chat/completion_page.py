@@ -146,7 +146,7 @@ class CompletionPage(AuthoredText):
         last = self.dialogue.last("assistant") if self.dialogue else None
         return version(last) if last else ""
 
-    def prompt(self, draft: Callable[[], str]) -> Sequence[Prompted] | str:
+    def prompt(self, engine: Engine, draft: Callable[[], str]) -> Sequence[Prompted] | str:
         """What the model would read."""
         return self.text
 

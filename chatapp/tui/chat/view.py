@@ -206,7 +206,7 @@ class ScreenView:
         pane = self.screen.pane
         if not pane.opened or not pane.dialogue or pane.reply:
             return None
-        if not (prompt := pane.page.prompt(lambda: pane.prompt.text)):
+        if not (prompt := pane.page.prompt(pane.opened.engine, lambda: pane.prompt.text)):
             return None
         found = pane.opened.engine.next_token(
             prompt, wanted=lambda: not pane.reply, file_start=bool(options.file_start)
