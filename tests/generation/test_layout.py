@@ -11,6 +11,7 @@ from chatapp.generation.decoding.indentation import Dedent, Indentation, LineBre
 from chatapp.generation.text.layout import Layout
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store.store import BUILTIN_FOLDER
+from support.byte_tokenizers import write_tokenizer as write_bytes
 from support.checkpoints import ROOT
 from support.scripted_session import CHATML, hashed, make_engine, text_of, write_tokenizer
 
@@ -117,6 +118,11 @@ def test_a_line_that_stands_too_far_out_can_only_go_further_in(breaks: LineBreak
     assert not breaks.forbidden(
         Indentation(breaks, "x = 1\n    ").place()
     ).size  # nothing can be right: nothing is said
+
+
+def test_of_a_vocabulary_without_line_breaks_no_token_is_forbidden(tmp_path: Path) -> None:
+    breaks = LineBreaks(Tokenizer(tmp_path, write_bytes(tmp_path, 96, composed=False)), 96)
+    assert breaks.allowed(Indentation(breaks, "def f():").place()) is None
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ class LineBreaks:
     @cached_property
     def tails(self) -> np.ndarray:
         """White space at the beginning of the line that each of these begins, (tokens, 3)."""
-        return np.array([margin(self.texts[token].rpartition("\n")[2]) for token in self.breaking], np.int64)
+        found = [margin(self.texts[token].rpartition("\n")[2]) for token in self.breaking]
+        return np.array(found, np.int64).reshape(-1, 3)
 
     @cached_property
     def margins(self) -> np.ndarray:
