@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate, chain, repeat
@@ -253,7 +254,7 @@ def save(answer: Answer, path: Path) -> None:
     forms = {".csv": as_csv, ".json": as_json}
     if not (form := forms.get(path.suffix.lower())):
         raise InputError(f"{path} says not what to write; end it with .csv or .json")
-    if path.exists():
+    if os.path.lexists(path):  # unlike `path.exists`, this raises nothing
         raise InputError(f"{path} is there already; choose another name")
     try:
         write_whole(path, form(answer))

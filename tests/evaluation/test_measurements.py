@@ -220,6 +220,8 @@ def test_refusals_say_what_to_do(tmp_path: Path) -> None:
         save(Answer(), tmp_path / "table.txt")
     with pytest.raises(InputError, match="cannot be written: No such file or directory"):
         save(Answer(), tmp_path / "nowhere" / "table.csv")
+    with pytest.raises(InputError, match="cannot be written: "):
+        save(Answer(), tmp_path / f"{'x' * 300}.csv")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows limits no file sizes")
