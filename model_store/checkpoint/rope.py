@@ -133,6 +133,9 @@ def sharper(factor: float, share: float = 1.0) -> float:
 def longrope(frequencies: list[float], scaling: Config, config: Config) -> Rope:
     """Phi 3's LongRoPE, https://arxiv.org/abs/2402.13753: a factor for each element, others in long texts."""
     original, context = original_length(scaling, config), config["max_position_embeddings"]
+    for name in ("short_factor", "long_factor"):
+        if (given := len(scaling[name])) != len(frequencies):
+            raise ValueError(f"{name} has {given} factors, and {len(frequencies)} pairs of a head's elements turn")
     short, long = (
         tuple(frequency / factor for frequency, factor in zip(frequencies, scaling[name], strict=True))
         for name in ("short_factor", "long_factor")

@@ -165,6 +165,7 @@ SIZES: dict[str, tuple[str, dict[str, object], str]] = {
     "what turns": ("gpt_neox", dict(rope_parameters=dict(partial_rotary_factor=1e12)), "a number from 0 to 1"),
     "no number": ("llama", dict(hidden_size=float("nan")), "hidden_size in config.json is NaN"),
     "without end": ("gpt_neox", dict(rope_parameters=dict(partial_rotary_factor=float("inf"))), "is Infinity"),
+    "factors": ("phi3-longrope", dict(num_attention_heads=8, num_key_value_heads=2), "short_factor has "),
     "kinds of layers": ("gpt_neo", dict(attention_types=[[["global", "local"], 10**12]]), "attention_types should say"),
     "inside": ("gemma3", dict(text_config=dict(num_hidden_layers=10**12)), "num_hidden_layers"),
 }  # fmt: skip
