@@ -70,7 +70,7 @@ async def completion_events(stream: Stream, head: Json, body: CompletionRequest)
             text = f"{prompts[delta.index // (body.n or 1)]}{text}"
         if text or delta.finish_reason or (delta.tokens and body.logprobs is not None):
             start = offsets.get(delta.index, 0)
-            offsets[delta.index] = start + len(text)
+            offsets[delta.index] = start + sum(len(token.text) for token in delta.tokens)
             logprobs = describe_spelled(delta.tokens, start) if body.logprobs is not None else None
             choice = {"index": delta.index, "text": text, "logprobs": logprobs, "finish_reason": delta.finish_reason}
             yield event({**head, "choices": [choice]})

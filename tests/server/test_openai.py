@@ -229,6 +229,15 @@ def test_log_probabilities_of_a_completion(served: Served) -> None:
     assert all(len(one) == 2 for one in logprobs["top_logprobs"])
 
 
+def test_where_a_token_begins_is_told_alike_in_a_stream_that_holds_text_back(
+    served: Served, engine: ScriptedEngine
+) -> None:
+    engine.turns += ["<this is it"] * 2
+    whole = served.post(COMPLETIONS, prompt="Say", logprobs=0).json()["choices"][0]["logprobs"]
+    chunks = served.chunks(COMPLETIONS, prompt="Say", logprobs=0)
+    assert [one for chunk in chunks for one in chunk["choices"][0]["logprobs"]["text_offset"]] == whole["text_offset"]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "param", "status"),
     [
