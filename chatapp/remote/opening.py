@@ -13,7 +13,7 @@ from chatapp.remote.kserve import KServe
 from chatapp.remote.ollama import Ollama
 from chatapp.remote.openai import OpenAI, find_flavour
 from chatapp.remote.protocol import Dialect
-from chatapp.remote.reading import rows_in, text_in
+from chatapp.remote.reading import as_object, rows_in, text_in
 
 OTHERS = {"ollama": Ollama, "kserve": KServe}
 """The dialects besides OpenAI's."""
@@ -45,9 +45,9 @@ def find_out(connection: Connection) -> tuple[Connection, Dialect]:
         return connection.below(remote.url + tail), OpenAI(find_flavour(owner))
     if only:
         raise RemoteError(f"{remote.host} does not list models as OpenAI's protocol does; is {remote.url} the address?")
-    if isinstance(connection.find("/api/tags"), dict):
+    if as_object(connection.find("/api/tags")):
         return connection, Ollama()
-    if isinstance(connection.find("//v2"), dict):
+    if as_object(connection.find("//v2")):
         return connection, KServe()
     raise RemoteError(
         f"{remote.url} speaks none of the protocols that chatapp knows: those of OpenAI, Ollama and KServe; "

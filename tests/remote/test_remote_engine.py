@@ -442,7 +442,7 @@ def test_a_model_that_the_server_does_not_list_is_asked_for_all_the_same(home: P
 
 @pytest.mark.parametrize("found", [{}, {"data": []}, {"data": [{"id": 5}]}])
 def test_a_server_that_names_no_model_is_refused(found: dict[str, object], home: Path) -> None:
-    answers = {"/v1/models": Recorded.json(found)}
+    answers = {"/v1/models": Recorded.json(found)} | {path: Recorded.json({}) for path in ("/api/tags", "/v2")}
     with RemoteServer(answers) as server, pytest.raises(RemoteError, match="names no model|none of the protocols"):
         open_one(server, home)
 
