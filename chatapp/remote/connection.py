@@ -289,17 +289,18 @@ def split_lines(parts: Iterator[bytes]) -> Iterator[str]:
 
 def split_events(parts: Iterator[bytes]) -> Iterator[str]:
     """The data of server-sent events; comments, which keep a connection alive, are left out."""
-    data = list[str]()
+    data, size = list[str](), 0
     for line in chain(_lines(parts), [b""]):  # the last event may lack its end
         if line.startswith((b"data:", b"error:")):
             name, _, told = _decode(line).partition(":")
             told = told.removeprefix(" ")
             data.append(f'{{"error": {told}}}' if name == "error" else told)  # as llama-server tells one
-            if sum(map(len, data)) > LONGEST_LINE:
+            size += len(data[-1])
+            if size > LONGEST_LINE:
                 raise RemoteError("the server sends an event without an end; it was left")
         elif data and not line:
             yield "\n".join(data)
-            data.clear()
+            data, size = [], 0
 
 
 def _decode(line: bytes) -> str:

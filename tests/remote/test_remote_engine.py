@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -406,6 +407,12 @@ def test_a_flood_is_left(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.raises(RemoteError, match="more than any"),
     ):
         answer(open_one(server, home))
+
+
+def test_an_event_of_very_many_lines_is_read_as_quickly_as_others() -> None:
+    started = perf_counter()
+    assert [*connection.split_events(iter([b"data: x\n" * 60_000]))] == ["\n".join("x" * 60_000)]
+    assert perf_counter() - started < 10
 
 
 def test_a_reader_that_leaves_hangs_up_even_while_nothing_comes(home: Path) -> None:
