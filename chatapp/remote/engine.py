@@ -318,8 +318,9 @@ class RemoteEngine:
         stream.latencies += [token.seconds for token in tokens[not row.tokens :]]
         row.tokens += len(tokens)
         parts = row.channels.add(text) if row.channels else []
-        nothing: tuple[Channel, str] = (row.channels.current, "") if row.channels else ("text", text)
-        *before, (channel, part) = parts or [nothing]  # none is told apart, or it may become a mark, and is held back
+        # What may become a mark is held back; where no channels are told apart, all is text.
+        whole: tuple[Channel, str] = (row.channels.current, "") if row.channels else ("text", text)
+        *before, (channel, part) = parts or [whole]
         for other, told in before:
             yield Delta(told, row.index, (), None, NO_TIME, None, other)
         yield Delta(part, row.index, tokens, None, timings, None, channel)

@@ -69,7 +69,7 @@ class Heard:
         old = known[said : said + len(ids)]
         if ids[: len(old)] != old:
             raise Diverged
-        # What is said now was told before, and more than it.
+        # Whether this replica has yet to say again what was told before.
         again = any(self._tokens.get(one, 0) < len(tokens) for one, tokens in self.tokens.items())
         known += ids[len(old) :]
         self._tokens[index] = said + len(ids)
