@@ -315,6 +315,17 @@ async def test_ctrl_home_and_ctrl_end_go_to_the_ends_of_the_text() -> None:
         assert page.selected_text == page.text
 
 
+async def test_the_last_line_is_cut_whole_and_is_whose_it_was_when_it_is_back() -> None:
+    async with running(ScriptedEngine(" two")) as driver:
+        await driver.type("one\nand")
+        await driver.press("ctrl+j")
+        await driver.answered()
+        await driver.press("ctrl+x", "ctrl+k")
+        assert (driver.text, driver.written_by_model()) == ("one\n", "")
+        await driver.press("ctrl+z")
+        assert (driver.text, driver.written_by_model()) == ("one\nand two", " two")
+
+
 async def test_a_token_is_taken_back_after_undo_and_redo_and_after_a_walk(tmp_path: Path) -> None:
     engine = ScriptedEngine(turns=[" a b", " c d"])
     async with running(engine, history=tmp_path / "history.db") as driver:

@@ -151,7 +151,7 @@ class AuthoredText(VimArea):
         end_row, end_column = result.end_location
         rows = [author * (len(self.document.get_line(row)) + 1) for row in range(top, end_row)] + [author * end_column]
         rows[0] = authors[top][:left] + rows[0][left:]
-        rows[-1] += authors[bottom][right:]
+        rows[-1] += "".join(authors[bottom : bottom + 1])[right:]  # below the last line, where that is deleted
         self.authors[top : bottom + 1] = rows
         if len(self.history.undo_stack) > depth:
             self.past[depth] = authors
