@@ -32,6 +32,8 @@ async def test_the_reason_stands_below_until_another_model_is_chosen(tmp_path: P
         await driver.until(lambda: driver.state == "✗ no model")
         await driver.pilot.pause()
         assert driver.picture.splitlines()[-2].strip() == "broken is damaged: model.safetensors ends too soon"
+        await driver.press("ctrl+s")
+        assert driver.toasts[-1] == "broken is damaged: model.safetensors ends too soon"
         await driver.screen.models.use("chatty")
         await driver.until(lambda: driver.state == "● ready")
         assert driver.pane.status.reason == ""

@@ -259,7 +259,8 @@ class ChatScreen(Conversations):
 
     async def action_sampling(self) -> None:
         """Show the drawer with the options, go there, or hide it."""
-        await self.view.toggle_drawer()
+        with telling(self):
+            await self.view.toggle_drawer()
 
     def action_over(self, place: str, *arguments: object) -> None:
         """Open a screen over the conversation: `module:Class` below chatapp.tui, which says how it begins."""
