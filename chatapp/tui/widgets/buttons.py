@@ -1,4 +1,4 @@
-"""Widget: the keys that answer a question; a click on one presses it."""
+"""Widget: texts that stand for keys; a click on one presses it."""
 
 from __future__ import annotations
 
