@@ -300,7 +300,8 @@ def list_bindable() -> list[Bindable]:
     from chatapp.tui.help.help import actions
 
     modules = [import_module(f"chatapp.tui.{name}") for name in WITH_KEYS]
-    return actions(*(kind for one in modules for kind in vars(one).values() if getattr(kind, "BINDINGS", None)))
+    kinds = [kind for one in modules for kind in vars(one).values() if getattr(kind, "__module__", "") == one.__name__]
+    return actions(*(kind for kind in kinds if getattr(kind, "BINDINGS", None)))
 
 
 def run(app: ChatApp) -> None:

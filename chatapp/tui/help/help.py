@@ -161,11 +161,12 @@ def list_keys(node: DOMNode, chosen: Mapping[str, str]) -> Iterator[Row]:
 
 def actions(*nodes: type[DOMNode]) -> list[keymap.Action]:
     """The actions with an id in these classes, for `keymap.read`."""
+    places = {kind: node.__name__ for node in reversed(nodes) for kind in reversed(node.__mro__)}
+    """Each class once, and the first in whose place its keys work."""
     found: dict[str, keymap.Action] = {}
-    for node in nodes:
-        for kind in reversed(node.__mro__):
-            for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ())):
-                if binding.id:
-                    before = found[binding.id].keys if binding.id in found else ()
-                    found[binding.id] = keymap.Action(binding.id, (*before, binding.key), node.__name__)
+    for kind, place in places.items():
+        for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ())):
+            if binding.id:
+                before = found[binding.id].keys if binding.id in found else ()
+                found[binding.id] = keymap.Action(binding.id, (*before, binding.key), place)
     return list(found.values())
