@@ -11,10 +11,10 @@ class UserError(Exception):
     ├── BackendError       backends
     ├── StoreError         model_store
     ├── GenerationError    chatapp.generation, as are OptionError and RenderingError
-    ├── VerifyError        chatapp.evaluation, as is MeasurementsError
+    ├── VerifyError        chatapp.evaluation
     ├── HistoryError       chatapp.history
     ├── SettingsError      chatapp.settings, as is Offline
-    ├── SlashError         chatapp.commands, as is ParameterError
+    ├── ToolError          chatapp.conversation
     └── InputError         chatapp.text, as is UsageError
     """
 
