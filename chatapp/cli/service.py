@@ -82,15 +82,10 @@ def run(given: Namespace) -> int:
 
 def check(workspace: Workspace, arguments: Sequence[str]) -> None:
     """Refuse what `chatapp serve` would refuse at every start."""
-    from chatapp.cli import serve
+    from chatapp.cli.main import parse
+    from chatapp.cli.serve import read_server
 
-    parser = Parser(prog="chatapp serve", allow_abbrev=False)
-    serve.add(parser)
-    given, words = parser.parse_known_args(list(arguments))
-    if wrong := [word for word in words if word.startswith("-")]:
-        parser.error(f"there is no option {wrong[0]}")
-    given.models = words
-    for name in serve.read_server(given).models:
+    for name in read_server(parse(["serve", *arguments])).models:
         workspace.open_store().get(name)
 
 

@@ -62,8 +62,9 @@ def test_windows_reads_back_what_was_meant(tmp_path: Path) -> None:
     assert seen["CHATAPP_HOME"] == str(tmp_path / "home") and seen["argv"] == ["serve", *ODD]
 
 
-def test_what_would_be_told_is_shown_and_nothing_is_done(chatapp: Run, tmp_path: Path) -> None:
-    done = chatapp("service", "install", "--dry-run", "--", "builtin", "--port", "8012")
+@pytest.mark.parametrize("words", [["builtin", "--port", "8012"], ["--port", "8012", "--", "builtin"]])
+def test_what_would_be_told_is_shown_and_nothing_is_done(chatapp: Run, words: list[str]) -> None:
+    done = chatapp("service", "install", "--dry-run", "--", *words)
     assert done.returncode == 0 and "serve" in done.stdout and "8012" in done.stdout
 
 
