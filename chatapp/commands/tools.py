@@ -81,7 +81,8 @@ def begin(view: View, names: Sequence[str]) -> None:
 
     def look() -> str:
         offered, away = toolset.look(dialogue.setup.tools), find_leaving(dialogue)
-        told = f"{len(offered)} tools: {', '.join(one.name for one in offered)}." if offered else "There are no tools."
+        listed = ", ".join(one.name for one in offered)
+        told = f"{len(offered)} tool{'s' * (len(offered) != 1)}: {listed}." if listed else "There are no tools."
         return f"{told} Text goes to {away} with each call." if away else told
 
     view.work(look)

@@ -41,7 +41,7 @@ def test_a_call_is_asked_about_and_what_it_gives_is_shown_harmlessly(
     view: LineView, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view.take("/tools on")
-    assert "1 tools: weather." in capsys.readouterr().err
+    assert "1 tool: weather." in capsys.readouterr().err
     typing(monkeypatch, "what?", "o")
     view.take("Weather?")
     out, err = capsys.readouterr()
