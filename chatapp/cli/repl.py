@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -257,6 +258,8 @@ def in_words(usage: Usage, context: int) -> str:
 
 def prepare_input() -> None:
     """Arrow keys and what was typed before, where the system has that and the terminal can show it."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # what is no text ends no conversation
     if os.environ.get("TERM") == "dumb":
         return
     with suppress(ImportError):

@@ -156,6 +156,11 @@ def test_a_dumb_terminal_gets_the_plain_mode(
         terminal.close()
 
 
+def test_a_character_that_is_no_text_costs_no_conversation(chatapp: Run, folder: Path) -> None:
+    done = chatapp("chat", str(folder), "--plain", stdin=b"/set parameter \xff\n/set parameter seed 4\n")
+    assert done.returncode == 0 and "seed is 4" in done.stderr, done.stderr
+
+
 def test_lines_from_a_pipe_are_answered_and_only_the_talk_is_standard_output(chatapp: Run, folder: Path) -> None:
     done = chatapp("chat", str(folder), "--plain", stdin=ENDLESS + "/set parameter max_tokens 4\nhello\n")
     assert done.returncode == 0, done.stderr
