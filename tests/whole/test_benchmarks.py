@@ -96,7 +96,7 @@ def test_overhead_and_sampling_are_measured(folder: Path) -> None:
 
 def test_guesses_and_schemas_are_measured(folder: Path) -> None:
     options = "--precisions", "f32", "--rounds", "1", "--tokens", "12"
-    lines = run("guesses.py", *options, home=folder).splitlines()
+    lines = run("guesses.py", folder / "tiny-llama", *options, home=folder).splitlines()
     assert len(lines) == 4 and all("times as quick, identical of 12" in line for line in lines[:3])
     assert "percent to a token of an answer" in lines[3]
 
