@@ -60,14 +60,13 @@ class Texts:
             found = self._read(engine, prompt)
             return found.draw(engine, most) if isinstance(found, Gap) else engine.complete(found, options)
 
-        def go_on_with_all(first: Generator[Delta, None, None]) -> Generator[Delta, None, None]:
-            yield from first
-            for number, prompt in enumerate(self.prompts[1:], 1):
-                for delta in go_on(prompt):
-                    yield replace(delta, index=delta.index + number * options.n)
+        def number(streams: Sequence[Generator[Delta, None, None]]) -> Generator[Delta, None, None]:
+            for place, stream in enumerate(streams):
+                for delta in stream:
+                    yield replace(delta, index=delta.index + place * options.n)
 
-        first = go_on(self.prompts[0])  # checks before anything is told
-        return go_on_with_all(first) if len(self.prompts) > 1 else first
+        first, *others = [go_on(prompt) for prompt in self.prompts]  # all are checked before anything is told
+        return number([first, *others]) if others else first
 
     def _read(self, engine: Engine, prompt: str | Sequence[int]) -> str | Sequence[int] | Gap:
         if not isinstance(prompt, str):

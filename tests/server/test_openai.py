@@ -267,6 +267,7 @@ def test_where_a_token_begins_is_told_alike_in_a_stream_that_holds_text_back(
         (COMPLETIONS, {"prompt": "x", "best_of": 3}, "best_of", 400),
         (COMPLETIONS, {"prompt": ""}, "prompt", 400),
         (COMPLETIONS, {"prompt": ["a", "b"], "suffix": "c"}, "suffix", 400),
+        (COMPLETIONS, {"prompt": ["a", "word " * 2000], "stream": True}, "prompt", 422),
         ("/v1/embeddings", {"input": "x"}, "model", 400),
     ],
 )  # fmt: skip
