@@ -68,12 +68,14 @@ class Stream:
     latencies: list[float] = field(default_factory=list)
     time_to_first_token: float = 0.0
     counts: Counts = Counts()
+    written: int = 0
+    """Tokens of the rounds before this one, as the server has counted them."""
 
-    def take(self, counts: Counts, rounds: int) -> None:
-        """Take in what the server has counted: of several rounds what they wrote together."""
+    def take(self, counts: Counts) -> None:
+        """Take in what the server has counted, perhaps more than once: of several rounds what they wrote together."""
         told = {name: count for name, count in asdict(counts).items() if count is not None}
-        if rounds and "completion" in told:
-            told["completion"] += self.counts.completion or 0
+        if "completion" in told:
+            told["completion"] += self.written
         self.counts = replace(self.counts, **told)
 
 
@@ -250,7 +252,7 @@ class RemoteEngine:
                 numbers = [place] if rounds > 1 else list(range(options.n))
                 rows = [Row(index, begun, Channels() if thinks else None, Calls(names)) for index in numbers]
                 stream.rows += rows
-                yield from self._round(self._nth(request, place), stream, rows, place)
+                yield from self._round(self._nth(request, place), stream, rows)
             yield from self._end(stream, options)
         finally:
             self.last_usage = self._sum_up(stream, options)
@@ -262,10 +264,10 @@ class RemoteEngine:
                 holder["seed"] += 1
         return request
 
-    def _round(self, request: Request, stream: Stream, rows: list[Row], place: int) -> Deltas:
+    def _round(self, request: Request, stream: Stream, rows: list[Row]) -> Deltas:
         """The deltas of one request, up to the mark of its end; RemoteError where that is missing."""
         ended, quiet = False, 0
-        stream.last = perf_counter()
+        stream.last, stream.written = perf_counter(), stream.counts.completion or 0
         with closing(self.connection.stream(request.path, request.body, self.dialect.kind)) as events:
             for event in events:
                 if event is None:
@@ -277,7 +279,7 @@ class RemoteEngine:
                 quiet = 0
                 for said in self._parse(event.data):
                     if said.counts:
-                        stream.take(said.counts, place)
+                        stream.take(said.counts)
                     ended = ended or said.is_last
                     if said.index >= len(rows):
                         raise RemoteError("the server tells of an answer that nobody asked for; it was left")

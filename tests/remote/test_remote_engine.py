@@ -171,6 +171,10 @@ def test_several_answers_come_at_once_or_one_after_the_other_with_seeds_of_their
         assert [one.body["options"]["seed"] for one in server.requests[-2:]] == [7, 8]
     assert [one.text for one in replies] == [TEXT, TEXT]
     assert replies[1].usage and replies[1].usage.completion_tokens == 12
+    often = Recorded.events(chunk({"content": "a"}), usage(9, 1), usage(9, 2), chunk({}, "stop"), usage(9, 3))
+    with serve("llamacpp", chat=often) as server:
+        usages = [one.usage for one in answer(open_one(server, home), n=2)]
+    assert usages[1] and usages[1].completion_tokens == 6
 
 
 def test_log_probabilities_and_alternatives_arrive_in_both_forms(home: Path) -> None:
