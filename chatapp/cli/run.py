@@ -94,9 +94,10 @@ def run(given: Namespace) -> int:
         prompt = read_input("-").removesuffix("\n")
     if prompt == "":  # before a model is loaded
         raise InputError("the prompt is empty; write something for the model to answer")
-    if given.check_lossless:
-        check_comparable(prompt, chosen)
     before = find_past(workspace, given.session, last=given.resume)
+    kept = Setup.of_json(before.conversation.setup) if before else Setup()
+    if given.check_lossless:
+        check_comparable(prompt, chosen, wanted.tools or kept.tools)
     model = read_model(given, given.model or (before.conversation.model if before and not given.remote else ""))
     placement = read_placement(given)
     opened = open_model(workspace, placement, model, draft=given.draft_model or "")
@@ -104,7 +105,6 @@ def run(given: Namespace) -> int:
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         chosen["max_tokens"] = ENOUGH
-    kept = Setup.of_json(before.conversation.setup) if before else Setup()
     setup = fit(opened, model, replace(wanted, options=chosen, system=wanted.system or kept.system))
     setup = replace(setup, tools=setup.tools or kept.tools)
     # One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
@@ -122,11 +122,14 @@ def run(given: Namespace) -> int:
     return answer(view, prompt, before, compared=given.check_lossless)
 
 
-def check_comparable(prompt: str | None, chosen: Mapping[str, Any]) -> None:  # Any: values of Options
-    """Refuse to compare with plain steps what is not one answer."""
-    if prompt is None or chosen.get("n", 1) > 1 or chosen.get("num_beams", 1) > 1:
+def check_comparable(
+    prompt: str | None, chosen: Mapping[str, Any], tools: Sequence[str]
+) -> None:  # Any: values of Options
+    """Refuse to compare with plain steps what is not one answer, or may become several by tools."""
+    if prompt is None or tools or chosen.get("n", 1) > 1 or chosen.get("num_beams", 1) > 1:
         raise OptionError(
-            "--check-lossless compares one answer with that of plain steps; give a PROMPT, and ask for one"
+            "--check-lossless compares one answer with that of plain steps; "
+            "give a PROMPT, ask for one, and offer no tools"
         )
 
 

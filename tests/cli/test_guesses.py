@@ -5,8 +5,9 @@ import json
 import pytest
 
 from chatapp.cli import lossless
+from chatapp.cli.run import check_comparable
 from chatapp.conversation.replay import Comparison
-from chatapp.generation import Alternative, Token
+from chatapp.generation import Alternative, OptionError, Token
 from support.checkpoints import MakeCheckpoint, Run
 
 PROMPT = "def f(x):\n    return x\ndef f(x):\n    return x\ndef f(x):\n    return"
@@ -49,6 +50,11 @@ def test_figures_tell_how_guesses_have_fared(checkpoint: MakeCheckpoint, chatapp
 def test_what_contradicts_is_refused_before_a_model_is_opened(chatapp: Run, words: list[str], reason: str) -> None:
     found = chatapp("run", "no-such-model", "x", *words)
     assert found.returncode and reason in found.stderr
+
+
+def test_answers_with_tools_are_not_compared() -> None:
+    with pytest.raises(OptionError, match="and offer no tools"):
+        check_comparable("x", {}, ["sky"])
 
 
 def test_a_draft_model_of_another_vocabulary_is_refused(checkpoint: MakeCheckpoint, chatapp: Run) -> None:
