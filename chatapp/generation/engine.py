@@ -270,6 +270,16 @@ class Engine:
                 row.stops = end_body(options.stop, text)
         return self._stream(turn)
 
+    def score(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
+        """A text, or its tokens, as it stands, each token with its log-probability; nothing follows it."""
+        started = perf_counter()
+        if self.session.whole_prompts:
+            raise GenerationError("an encoder reads the prompts of this model: it finds no token of them likely or not")
+        prompt, taken = self._prompt(text, options)
+        turn = self._turn([*prompt, *taken], replace(options, logprobs=options.logprobs or 0), frozenset(), started)
+        spelt = self.tokenizer.encode(text) if isinstance(text, str) else text
+        return self.turns.score(turn, len(turn.prompt) - len(spelt))
+
     def limit_gaps(self, most: int) -> None:
         """Leave out of what stands around a gap what is farthest from it, beyond so many tokens."""
         self._prompts.longest_gap = most

@@ -69,6 +69,10 @@ class ProxyEngine(Engine):
         asked = {"call": "complete", "text": text if isinstance(text, str) else list(text)}
         return self._draw({**asked, **write_partial(partial)}, options)
 
+    def score(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
+        """A text with the log-probabilities of its tokens, as Engine.score."""
+        return self._draw({"call": "score", "text": text if isinstance(text, str) else list(text)}, options)
+
     def infill(
         self,
         prefix: str,
@@ -138,6 +142,9 @@ def draw(engine: EngineContract, asked: Json, options: Options) -> Generator[Del
         return engine.chat(messages, options, asked.get("begun", ()), **more)
     if asked["call"] == "complete":
         return engine.complete(asked["text"], options, **more)
+    if asked["call"] == "score":
+        assert isinstance(engine, Engine)  # of this machine
+        return engine.score(asked["text"], options)
     return engine.infill(asked["text"], asked["suffix"], options, read_surroundings(asked["around"]), **more)
 
 

@@ -14,7 +14,8 @@ from backends import Session
 from backends.rereading import PART, Foreseeing, replay
 from chatapp.generation.decoding.beams import Beams
 from chatapp.generation.decoding.generate import Growth, generate
-from chatapp.generation.delta import Delta, Usage
+from chatapp.generation.decoding.scoring import score_prompt
+from chatapp.generation.delta import NO_TIME, Delta, Timings, Usage
 from chatapp.generation.memory import available_memory
 from chatapp.generation.pack import Pack
 from chatapp.generation.prompt_cache import PromptCache
@@ -101,6 +102,21 @@ class Turns:
                     return
         finally:
             self._leave(one)
+
+    def score(self, turn: Turn, given: int) -> Generator[Delta, None, None]:
+        """The prompt of a turn, without its first `given` tokens, in deltas whose tokens have log-probabilities."""
+        row = turn.rows[0]
+        with self.alone():
+            turn.watch.resume()
+            unread = self.cache.reuse(turn.prompt, reproducible=True)
+            for tokens in score_prompt(self.session, unread, given, row.logprobs or 0, row.detokenizer):
+                turn.prefill_seconds += (seconds := turn.watch.lap())
+                timings = Timings(seconds, 0.0, 0.0, 0.0)
+                yield Delta("".join(token.text for token in tokens), 0, tokens, None, timings, None)
+                turn.watch.resume()
+            self.cache.keep(turn.prompt, lasting=turn.lasting)
+        self.last_usage = turn.sum_up()
+        yield Delta("", 0, (), "length", NO_TIME, self.last_usage)
 
     @property
     def idle(self) -> bool:

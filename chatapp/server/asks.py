@@ -48,6 +48,10 @@ class Texts:
 
     prompts: Sequence[str | Sequence[int]]
     given: Given
+    scored: bool = False
+    """Whether each is told first, its tokens with their log-probabilities."""
+    goes_on: bool = True
+    """Whether anything is to follow it."""
 
     def count(self, engine: Engine) -> int:
         options, prompts = replace(engine.defaults, **self.given), [self._read(engine, one) for one in self.prompts]
@@ -58,7 +62,12 @@ class Texts:
 
         def go_on(prompt: str | Sequence[int]) -> Generator[Delta, None, None]:
             found = self._read(engine, prompt)
-            return found.draw(engine, most) if isinstance(found, Gap) else engine.complete(found, options)
+            if isinstance(found, Gap):
+                return found.draw(engine, most)
+            if not self.scored:
+                return engine.complete(found, options)
+            following = engine.complete(found, options) if self.goes_on else None
+            return tell(check_local(engine).score(found, options), following, options.n)
 
         def number(streams: Sequence[Generator[Delta, None, None]]) -> Generator[Delta, None, None]:
             for place, stream in enumerate(streams):
@@ -71,9 +80,22 @@ class Texts:
     def _read(self, engine: Engine, prompt: str | Sequence[int]) -> str | Sequence[int] | Gap:
         if not isinstance(prompt, str):
             return check_tokens(engine, prompt)
-        if engine.can_infill and (gap := find_gap(prompt)):
+        if not self.scored and engine.can_infill and (gap := find_gap(prompt)):
             return Gap(*gap, self.given)
         return engine.encode_marked(prompt) or prompt
+
+
+def tell(
+    prompt: Generator[Delta, None, None], following: Generator[Delta, None, None] | None, n: int
+) -> Generator[Delta, None, None]:
+    """A prompt, at the beginning of each of n completions, and what follows it, if anything is to."""
+    for delta in prompt:
+        for index in range(n):
+            if following:
+                delta = replace(delta, finish_reason=None, usage=None)
+            yield replace(delta, index=index, usage=delta.usage if index == n - 1 else None)
+    if following:
+        yield from following
 
 
 @dataclass(frozen=True)

@@ -48,24 +48,31 @@ def read_completion(body: CompletionRequest) -> Texts | Gap:
     prompts = read_prompts(body.prompt)
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise unsupported("best_of", "must be as n is, or left out")
-    if body.echo and (body.logprobs is not None or not isinstance(prompts[0], str)):
-        raise unsupported("echo", "goes with prompts in text, and without logprobs")
-    options = body.read_common() | given(logprobs=body.logprobs)
+    options, scored = body.read_common() | given(logprobs=body.logprobs), is_scored(body, prompts)
+    if scored and body.max_tokens == 0:
+        del options["max_tokens"]
     if not body.suffix:
-        return Texts(prompts, options)
+        return Texts(prompts, options, scored, goes_on=body.max_tokens != 0)
     (first, *more) = prompts
-    if more or not isinstance(first, str):
-        raise unsupported("suffix", "goes with one prompt, in text")
+    if scored or more or not isinstance(first, str):
+        raise unsupported("suffix", "goes with one prompt, in text, and without logprobs of what is echoed")
     return Gap(first, body.suffix, options)
+
+
+def is_scored(body: CompletionRequest, prompts: list[str | list[int]]) -> bool:
+    """Whether prompts are told by the model's tokens: with what these cost, alone, or as they came."""
+    told = body.logprobs is not None or body.max_tokens == 0 or not isinstance(prompts[0], str)
+    return bool(body.echo) and told
 
 
 async def completion_events(stream: Stream, head: Json, body: CompletionRequest) -> AsyncIterator[bytes]:
     """Texts as chunks, the last one with their usage where that is wanted."""
     prompts, told = read_prompts(body.prompt), set[int]()
+    echo = body.echo and not is_scored(body, prompts)
     offsets = dict[int, int]()
     async for delta in stream:
         text = delta.text
-        if body.echo and delta.tokens and delta.index not in told:
+        if echo and delta.tokens and delta.index not in told:
             told.add(delta.index)
             text = f"{prompts[delta.index // (body.n or 1)]}{text}"
         if text or delta.finish_reason or (delta.tokens and body.logprobs is not None):
@@ -82,13 +89,14 @@ async def completion_events(stream: Stream, head: Json, body: CompletionRequest)
 async def gather_completion(stream: Stream, head: Json, body: CompletionRequest) -> Json:
     """Texts as a whole."""
     prompts, n = read_prompts(body.prompt), body.n or 1
+    echo = body.echo and not is_scored(body, prompts)
     choices = [Choice() for _ in range(len(prompts) * n)]
     async for delta in stream:
         choices[delta.index].add(delta, delta.text)
     told = [
         {
             "index": index,
-            "text": f"{prompts[index // n] if body.echo else ''}{one.text}",
+            "text": f"{prompts[index // n] if echo else ''}{one.text}",
             "logprobs": describe_spelled(one.tokens, 0) if body.logprobs is not None else None,
             "finish_reason": one.finish_reason,
         }

@@ -154,7 +154,10 @@ def describe_spelled(tokens: Iterable[Token], offset: int) -> Json:
     for token in tokens:
         found["tokens"].append(token.text)
         found["token_logprobs"].append(token.logprob)
-        found["top_logprobs"].append({other.text: other.logprob for other in token.alternatives})
+        others = dict[str, float]()
+        for other in token.alternatives:
+            others.setdefault(other.text, other.logprob)  # of those that look alike the likeliest
+        found["top_logprobs"].append(None if token.logprob is None else others)
         found["text_offset"].append(offset)
         offset += len(token.text)
     return found

@@ -200,6 +200,8 @@ def test_lines_for_a_gap_and_the_next_token_are_a_replica_s_too(make: Make, engi
     assert found[0] and found[1] and [one.text for one in found[0]] == [one.text for one in found[1]]
     mine, other = engine.next_token("hello"), engines[0].next_token("hello")
     assert mine and other and np.allclose(mine.logits, other.logits, atol=1e-4)
+    scored = [said(one.score("hello there", WAYS[0])) for one in (engine, engines[0])]
+    assert scored[0] == scored[1] and scored[0]
 
 
 # The gateway

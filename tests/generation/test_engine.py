@@ -74,6 +74,32 @@ def test_a_tokenizer_of_another_model_is_noticed(tokenizer: Tokenizer) -> None:
     assert session.length == 0
 
 
+@pytest.mark.parametrize("given", [(), (END,)])
+def test_a_text_is_scored_by_the_logits_before_each_of_its_tokens(
+    tokenizer: Tokenizer, given: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenizer, "start", given)
+    engine, session = make_engine(tokenizer, context_length=600)
+    text = "def add(first, second): 日本 " * 20
+    tokens = tokenizer.encode(text)
+    assert len(tokens) > 256  # more than are read at once
+    told = list(engine.score(text, Options(logprobs=3)))
+    found = [token for delta in told for token in delta.tokens]
+    assert [one.id for one in found] == tokens and "".join(one.text for one in found) == text
+    assert found[0].logprob is None and not found[0].alternatives
+    for place, one in enumerate(found[1:], 1):
+        logits = np.empty(SIZE, np.float32)
+        hashed([*given, *tokens[:place]], logits)
+        logprobs = logits - np.log(np.exp(logits.astype(np.float64)).sum())
+        assert one.logprob == pytest.approx(logprobs[one.id], abs=1e-4)
+        assert [other.id for other in one.alternatives] == np.argsort(-logits)[:3].tolist()
+    assert told[-1].finish_reason == "length" and usage_of(told).completion_tokens == 0
+    assert usage_of(list(engine.complete(text, GREEDY))).cached_tokens == len(given) + len(tokens) - 1
+    session.whole_prompts = True
+    with pytest.raises(GenerationError, match="an encoder reads the prompts of this model"):
+        engine.score(text, GREEDY)
+
+
 def test_an_empty_prompt_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(GenerationError, match="prompt is empty"):
         make_engine(tokenizer)[0].complete("", GREEDY)

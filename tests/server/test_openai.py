@@ -193,14 +193,46 @@ def test_thinking_has_a_field_of_its_own(served: Served, engine: ScriptedEngine)
 
 
 def test_a_text_is_gone_on_with(served: Served, engine: ScriptedEngine) -> None:
-    answer = served.post(COMPLETIONS, model="builtin", prompt="Say", max_tokens=2, echo=True, logprobs=1).json()
-    assert answer["error"]["param"] == "echo"
     answer = served.post(COMPLETIONS, model="builtin", prompt="Say", max_tokens=2, echo=True).json()
     assert answer["choices"][0] == {"index": 0, "text": "SayOne two", "logprobs": None, "finish_reason": "length"}
     assert engine.asked[-1] == "Say"
     said = served.chunks(COMPLETIONS, prompt="Say", max_tokens=2, echo=True, stream_options={"include_usage": True})
     assert "".join(chunk["choices"][0]["text"] for chunk in said[:-1]) == "SayOne two"
     assert said[-1]["usage"]["total_tokens"] == 3
+
+
+def test_prompts_are_told_with_their_log_probabilities(tmp_path: Path) -> None:
+    with serving(Workspace(tmp_path / "home")) as served:
+        asked = {"prompt": "def add(a, b):\n    return", "echo": True, "logprobs": 2, "temperature": 0}
+        alone = served.post(COMPLETIONS, **asked, max_tokens=0).json()
+        whole = served.post(COMPLETIONS, **asked, max_tokens=1, n=2).json()["choices"]
+        more = served.post(COMPLETIONS, **asked | {"prompt": whole[0]["text"]}, max_tokens=0).json()["choices"][0]
+        tokens = {"prompt": [[5, 16], [17]], "max_tokens": 0, "echo": True, "logprobs": 0}
+        choices = served.post(COMPLETIONS, **tokens).json()["choices"]
+        chunks = [chunk["choices"][0] for chunk in served.chunks(COMPLETIONS, **tokens)]
+        assert served.post(COMPLETIONS, **asked, max_tokens=0, suffix="x").json()["error"]["param"] == "suffix"
+        assert served.post(COMPLETIONS, prompt="x", max_tokens=0).json()["error"]["param"] == "max_tokens"
+    (choice,), usage = alone["choices"], alone["usage"]
+    told = choice["logprobs"]
+    assert choice["text"] == asked["prompt"] == "".join(told["tokens"]) and choice["finish_reason"] == "length"
+    assert told["token_logprobs"][0] is told["top_logprobs"][0] is None and told["text_offset"][:3] == [0, 3, 7]
+    assert all(
+        max(one.values()) >= own for one, own in zip(told["top_logprobs"][1:], told["token_logprobs"][1:], strict=True)
+    )
+    assert usage["completion_tokens"] == 0 and usage["prompt_tokens"] == len(told["tokens"]) + 1  # a file's start
+    assert (
+        whole[0]["text"] == whole[1]["text"] and whole[0]["logprobs"]["text_offset"] == more["logprobs"]["text_offset"]
+    )
+    assert whole[0]["logprobs"]["token_logprobs"][:-1] == told["token_logprobs"]
+    assert more["logprobs"]["token_logprobs"][1:] == pytest.approx(whole[1]["logprobs"]["token_logprobs"][1:], abs=0.01)
+    assert [one["logprobs"]["tokens"] for one in choices] == [["<file_sep>", "+"], [","]]
+    assert [one["text"] for one in chunks] == ["<file_sep>+", "", ",", ""]
+    assert [one["index"] for one in chunks if one["finish_reason"]] == [0, 1]
+
+
+def test_only_a_model_that_is_here_tells_what_its_prompts_cost(served: Served) -> None:
+    answer = served.post(COMPLETIONS, prompt="Say", max_tokens=2, echo=True, logprobs=1)
+    assert answer.status_code == 400 and "this model is on another server" in answer.text
 
 
 def test_several_prompts_are_answered_in_their_order(served: Served, engine: ScriptedEngine) -> None:

@@ -85,11 +85,11 @@ def count_shared(one: Sequence[int], other: Sequence[int]) -> int:
     return sum(takewhile(bool, map(eq, one, other)))
 
 
-def split_prompt(session: Session, prompt: list[int]) -> Iterator[np.ndarray]:
+def split_prompt(session: Session, prompt: list[int], size: int = PART) -> Iterator[np.ndarray]:
     """The tokens of a prompt as they are read, one `forward` each: between two of them one can stop."""
     if isinstance(session, Foreseeing):
         session.expect(session.length + len(prompt))
-    size = len(prompt) if session.whole_prompts else PART
+    size = len(prompt) if session.whole_prompts else size
     for start in range(0, len(prompt), size):
         yield np.array([prompt[start : start + size]], np.int64)
 
