@@ -96,8 +96,24 @@ def test_plain_text_is_told_as_it_comes() -> None:
         "",
     ]
     assert listener.end() == ("<t", [])
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ('{"sk', 'y": "bl'),
+        ('{"name": "Be', 'rn"'),
+        ('{"name":', "{"),
+        ('[{"name" : ', "[]"),
+        ('{"type": "fun', '"'),
+        ('{"id": 7, "type": "function", "', 'size"'),
+        ('{"id": "a\\"b",', '"size":'),
+        ('{"function": "f", "name": "get', '_"'),
+    ],
+)
+def test_json_is_told_as_it_comes_where_it_is_no_call(held: str, told: str) -> None:
     listener = Listener(["get_weather"])
-    assert [listener.add(part) for part in ('{"sk', 'y": "bl', 'ue"}')] == ["", '{"sky": "bl', 'ue"}']
+    assert [listener.add(part) for part in (held, told, ".")] == ["", held + told, "."]
 
 
 def test_a_chat_asks_for_a_call(served: Served, engine: ScriptedEngine) -> None:

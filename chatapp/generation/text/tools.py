@@ -29,8 +29,10 @@ LENIENT = {"x-guidance": {"lenient": True}}
 GEMMA = re.compile(r"<\|tool_call>call:([\w.-]+)(\{.*?\})\s*(?:<tool_call\|>|\Z)", re.DOTALL)
 QUOTE = '<|"|>'
 """What stands around a text in Gemma 4's calls."""
-ANSWER = re.compile(r'[\[{\s]*"(?!(?:name|arguments|parameters|function|type|id)")[^"\\]*"')
-"""How JSON begins that is no call, by its first name."""
+MEMBER = re.compile(r'[\[{,\s]*"([^"\\]*)"(?:\s*:\s*("(?:[^"\\]|\\.)*"|[\[{]|[^\s"\[{,}]+(?=[\s,}])))?', re.DOTALL)
+"""A name in JSON, and its value, where that is whole; of one that has parts, how it begins."""
+CALLED = "name", "arguments", "parameters", "function", "type", "id"
+"""The names in a call."""
 KEY = re.compile(r"([{,]\s*)([^\s{}\[\],:]+)\s*:")
 """A name in Gemma 4's calls, which nothing stands around."""
 
@@ -117,7 +119,7 @@ class Listener:
         start = self._held.lstrip()
         if self._begun or not start:
             return not self._begun
-        return (start[0] in "{[" and not start.startswith("[TOOL") and not ANSWER.match(start)) or any(
+        return (start[0] in "{[" and not start.startswith("[TOOL") and may_call(start, self.names)) or any(
             f"{name}{{".startswith(start) or start.startswith(f"{name}{{") for name in self.names
         )
 
@@ -126,6 +128,21 @@ class Listener:
         held, self._held = self._held, ""
         calls = [*read_calls(held, self.names, self.schemas)][: self.most]
         return ("", calls) if calls else (held, [])
+
+
+def may_call(start: str, names: Sequence[str]) -> bool:
+    """Whether JSON that begins so may be a call of a function with one of these names."""
+    place = 0
+    while found := MEMBER.match(start, place):
+        name, value = found.groups()
+        if name == "name" and value:
+            return value[1:-1] in names
+        if name not in CALLED or (name == "type" and value not in (None, '"function"')):
+            return False
+        if value in (None, "{", "["):
+            return True
+        place = found.end()
+    return True
 
 
 def overlap(text: str, mark: str) -> int:
