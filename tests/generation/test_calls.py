@@ -158,6 +158,20 @@ def test_an_answer_that_has_a_form_is_that_or_a_call(tokenizer: Tokenizer, tmp_p
         assert bool(calls) == (beginning != '{"sky')
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "<tool_call>\n<function=weather>\n<parameter=city>\nBern\n</parameter>\n</function>\n</tool_call>",
+        '<|tool_call>call:weather{city:<|"|>Bern<|"|>}<tool_call|>',
+    ],
+)
+def test_a_call_that_is_no_json_is_written_beside_a_form_too(tokenizer: Tokenizer, tmp_path: Path, call: str) -> None:
+    calling = ChatTemplate(write_tokenizer(tmp_path, chat_template=f"{{% if tools %}}{call}{{% endif %}}{CHATML}"))
+    reply = ask(tokenizer, calling, call, 3, WEATHER, json_schema=json.dumps(SKY))
+    (found,) = read_calls(reply.text, ["weather"])
+    assert reply.valid and json.loads(found.arguments) == {"city": "Bern"}
+
+
 def test_forms_that_are_no_json_are_left_alone() -> None:
     from chatapp.generation.decoding.calls import find_opener
 

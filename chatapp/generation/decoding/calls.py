@@ -11,7 +11,7 @@ from chatapp.generation.decoding.constraint import Constraint, Continued, Follow
 from chatapp.generation.decoding.grammar import Grammar, Vocabulary, check_schema, write_rules
 from chatapp.generation.options import OptionError, Options
 from chatapp.generation.text.tokenizer import Tokenizer
-from chatapp.generation.text.tools import LENIENT, Function, describe_calls
+from chatapp.generation.text.tools import LENIENT, OPENERS, Function, describe_calls
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +124,10 @@ def describe_behind(opener: str, functions: Sequence[Function]) -> dict[str, Any
 
 
 def write_answer_or_calls(tokenizer: Tokenizer, source: str, options: Options) -> str:
-    """The grammar of a reply that is JSON as the options want it, or calls as the template shows them."""
+    """The grammar of a reply that is JSON as the options want it, or calls as the template shows them.
+
+    Where these are no JSON, anything may follow their mark.
+    """
     functions, opener = [read_function(json.loads(one)) for one in options.tools], find_opener(source)
     answer = json.loads(options.json_schema) if options.json_schema else {"type": "object"}
 
@@ -135,6 +138,8 @@ def write_answer_or_calls(tokenizer: Tokenizer, source: str, options: Options) -
     calls = "call" if opener in ("", BARE) else f"{mark(opener)} BLANKS? call"
     if opener == "<tool_call>":
         calls = f"({calls} BLANKS? {mark('</tool_call>')} BLANKS?)+"
+    elif not opener and (own := next((one for one in OPENERS if one in source), "")):
+        calls = f"call | {mark(own)} <[*]>*"
     return write_rules(f"answer | {calls}", answer=answer, call=describe_behind(opener, functions))
 
 
