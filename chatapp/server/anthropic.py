@@ -4,16 +4,16 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from uuid import uuid4
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from chatapp.generation import Delta, Message, ToolCall
 from chatapp.generation.text.thinking import THINK, Think
 from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
-from chatapp.server.bodies import Body, SampledBody, given
+from chatapp.server.bodies import Body, SampledBody, TextPart, given
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
@@ -33,21 +33,21 @@ REASONS = {"stop": "end_turn", "length": "max_tokens", "cancelled": "end_turn"}
 IGNORED = "Metadata; not looked at."
 
 
-class Block(Body):
-    """A block of a message; of their kinds models here read text."""
+class Block(TextPart):
+    """A block of a message."""
 
+    kinds = "text", "thinking", "redacted_thinking", "tool_use", "tool_result"
     type: str
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
     cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
     citations: Any = None
-    source: Any = None
     id: str | None = None
     name: str | None = None
     input: Any = None
     tool_use_id: str | None = None
-    content: Any = None
+    content: str | list[Self] | None = None
     is_error: bool | None = None
     data: str | None = Field(None, description="Of a redacted_thinking, which only its writer can read.")
     caller: Any = Field(None, description=IGNORED)
@@ -193,7 +193,7 @@ def read_content(content: str | list[Block], where: str) -> str:
         elif block.type == "text" and block.text is not None:
             said.append(block.text)
         else:
-            raise unsupported(where, f"the models here read text, and no block of the type {block.type[:40]!r}")
+            raise unsupported(where, f"there is to be text here, and this is a {block.type} without")
     return "".join(said)
 
 
@@ -206,8 +206,7 @@ def read_said(said: Said, where: str, known: Mapping[str, str]) -> list[Message]
     found, rest, calls = list[Message](), list[Block](), list[ToolCall]()
     for block in said.content:
         if block.type == "tool_result":
-            text = read_content(block.content, where) if isinstance(block.content, str) else read_results(block, where)
-            answered = block.tool_use_id or ""
+            text, answered = read_content(block.content or "", where), block.tool_use_id or ""
             found.append(Message("tool", text, answers=ToolCall(known.get(answered, ""), "{}", answered)))
         elif block.type == "tool_use":
             calls.append(ToolCall(block.name or "", json.dumps(block.input or {}), block.id or ""))
@@ -216,14 +215,6 @@ def read_said(said: Said, where: str, known: Mapping[str, str]) -> list[Message]
     if rest or calls:
         found.append(Message(said.role, read_content(rest, where), tuple(calls)))
     return found
-
-
-def read_results(block: Block, where: str) -> str:
-    """What a function gave, which may come in blocks."""
-    try:
-        return read_content([Block.model_validate(one) for one in block.content or ()], where)
-    except ValidationError:
-        raise unsupported(where, "the content of a tool_result must be text, or blocks of text") from None
 
 
 async def answer(call: Call, body: MessagesAsked) -> None:

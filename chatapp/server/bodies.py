@@ -1,10 +1,10 @@
 """Bodies of requests: JSON, checked to the letter; what nobody knows is refused by its name."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from backends.suggest import suggest
@@ -22,6 +22,21 @@ class Anything(Body):
     """A body that is refused, whatever it says."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class TextPart(Body):
+    """A part of a message; one that is no text is refused for its type, whatever else it has."""
+
+    kinds: ClassVar[Sequence[str]]
+    """The types that are read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_other_kinds(cls, told: object) -> object:
+        kind = told.get("type") if isinstance(told, dict) else None
+        if isinstance(kind, str) and kind not in cls.kinds:
+            raise ValueError(f"is of the type {kind[:40]!r}, and the models here read text")
+        return told
 
 
 class SampledBody(Body):
@@ -95,7 +110,8 @@ def refuse(error: ErrorDetails, kind: type[Body]) -> Refusal:
     if error["type"] == "missing":
         return Refusal(400, f"{where} is missing", param=where, code="missing")
     said = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return Refusal(400, f"{where or 'the body'} {said}", param=where or None, code="invalid_type")
+    code = "unsupported_parameter" if error["type"] == "value_error" else "invalid_type"
+    return Refusal(400, f"{where or 'the body'} {said}", param=where or None, code=code)
 
 
 TAGS = {"str", "int", "float", "bool", "dict", "list", "json"}

@@ -98,6 +98,8 @@ class ChatRequest(Requested):
     service_tier: str | None = Field(None, description="Not looked at.")
     safety_identifier: str | None = Field(None, description="Not looked at.")
     prompt_cache_key: str | None = Field(None, description="Not looked at: what is the same is never read twice.")
+    prompt_cache_retention: Any = Field(None, description="As above.")
+    prompt_cache_options: Any = Field(None, description="As above.")
 
 
 async def chat(call: Call, body: ChatRequest) -> None:

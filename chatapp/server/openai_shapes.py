@@ -10,9 +10,9 @@ from pydantic import Field
 from chatapp import __version__
 from chatapp.generation import Delta, Token
 from chatapp.generation.delta import Alternative
-from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_stop
+from chatapp.server.bodies import Body, SampledBody, TextPart, given, read_bias, read_stop
 from chatapp.server.protocol import Json
-from chatapp.server.refusals import Refusal, unsupported
+from chatapp.server.refusals import Refusal
 from chatapp.server.service import Stream
 
 FINGERPRINT = f"chatapp-{__version__}"
@@ -20,17 +20,16 @@ KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_e
 DONE = b"data: [DONE]\n\n"
 
 
-class Part(Body):
-    """A part of a message; of its kinds models here read text."""
+class Part(TextPart):
+    """A part of a message."""
 
+    kinds = "text", "input_text", "output_text", "reasoning_text"
     type: str
     text: str | None = None
     annotations: Any = Field(None, description="Not looked at; answers have it.")  # Any: as the next one
     logprobs: Any = Field(None, description="Not looked at; answers have it.")
     cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
-    image_url: Any = None  # Any: named in the refusal, and not looked at
-    input_audio: Any = None
-    file: Any = None
+    prompt_cache_breakpoint: Any = Field(None, description="As above.")
 
 
 class StreamOptions(Body):
@@ -69,9 +68,8 @@ def read_content(content: str | list[Part] | None, where: str) -> str:
     """The text of a message, which may come in parts."""
     if content is None or isinstance(content, str):
         return content or ""
-    for part in content:
-        if part.type not in ("text", "input_text", "output_text") or part.text is None:
-            raise unsupported(where, f"the models here read text, and no part of the type {part.type[:40]!r}")
+    if any(part.text is None for part in content):
+        raise Refusal(400, f"{where} has a part without its text", param=where, code="missing")
     return "".join(part.text or "" for part in content)
 
 

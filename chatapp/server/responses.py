@@ -131,6 +131,8 @@ class ResponseAsked(SampledBody):
     service_tier: str | None = Field(None, description=IGNORED)
     safety_identifier: str | None = Field(None, description=IGNORED)
     prompt_cache_key: str | None = Field(None, description=IGNORED)
+    prompt_cache_retention: Any = Field(None, description=IGNORED)
+    prompt_cache_options: Any = Field(None, description=IGNORED)
     client_metadata: Any = Field(None, description=IGNORED)
 
     def read(self, said: Sequence[Message]) -> Conversation:

@@ -78,6 +78,7 @@ def test_an_answer_is_sent_back_as_it_came(served: Served, engine: ScriptedEngin
 
 def test_what_changes_no_answer_is_taken(served: Served, engine: ScriptedEngine) -> None:
     more = {"verbosity": "medium", "top_logprobs": 0, "store": True, "metadata": {"turn": 1}, "prediction": None}
+    more |= {"prompt_cache_retention": "24h", "prompt_cache_options": {"mode": "implicit"}}
     part = {"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}
     said = [{"role": "user", "content": [part]}, {"role": "assistant", "content": "Yes.", "reasoning": "Hm."}, *HELLO]
     form = {"type": "json_object", "schema": {"type": "object"}}
@@ -283,8 +284,6 @@ def test_where_a_token_begins_is_told_alike_in_a_stream_that_holds_text_back(
         (CHAT, {"messages": HELLO, "verbosity": "low"}, "verbosity", 400),
         (CHAT, {"messages": []}, "messages", 400),
         (CHAT, {"messages": [{"role": "king", "content": "x"}]}, "messages.0.role", 400),
-        (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
-         "messages.0.content", 400),
         (CHAT, {}, "messages", 400),
         (CHAT, {"messages": HELLO, "max_completion_tokens": 0}, "max_completion_tokens", 400),
         (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "mood": 1}]}]},

@@ -114,6 +114,7 @@ def test_what_changes_no_answer_is_taken(served: Served, engine: ScriptedEngine)
     assert served.post("/v1/messages", messages=said, tools=tools, **more).status_code == 200
     assert [one.text for one in engine.chats[-1]] == ["Hello", "Yes.", "Hello"]
     asked = {"truncation": "auto", "max_tool_calls": 3, "stream_options": {"include_obfuscation": False}}
+    asked |= {"prompt_cache_retention": "24h", "prompt_cache_options": {"mode": "implicit"}}
     answer = served.post("/v1/responses", input="Hello", **asked).json()
     counted = served.post("/v1/responses/input_tokens", input="Hello", previous_response_id=answer["id"]).json()
     assert counted == {"object": "response.input_tokens", "input_tokens": sum(map(answer["usage"].get, USED))}
@@ -152,13 +153,29 @@ def test_a_stop_sequence_is_told(tmp_path: Path, checkpoint: MakeCheckpoint) -> 
         ({"messages": HELLO, "max_tokens": 5, "mood": 1}, 400, "invalid_request_error"),
         ({"messages": [{"role": "user", "content": []}], "max_tokens": 5}, 400, "invalid_request_error"),
         ({"messages": HELLO, "max_tokens": 5, "model": "nobody"}, 404, "not_found_error"),
-        ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}], "max_tokens": 5}, 400,
-         "invalid_request_error"),
     ],
 )  # fmt: skip
 def test_anthropics_form_of_errors(served: Served, body: dict[str, object], status: int, kind: str) -> None:
     answer = served.post("/v1/messages", **body)
     assert answer.status_code == status and answer.json()["type"] == "error" and answer.json()["error"]["type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("/v1/chat/completions", {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}),
+        ("/v1/responses", {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "auto"}),
+        ("/v1/messages", {"type": "document", "title": "x", "source": {"type": "text", "data": "x"}}),
+        ("/v1/messages", {"type": "tool_result", "tool_use_id": "x", "content": [{"type": "image", "source": {}}]}),
+    ],
+)
+def test_what_is_no_text_is_refused_for_its_type(served: Served, path: str, part: dict[str, Any]) -> None:
+    said = [{"role": "user", "content": [{"type": "text", "text": "x"}, part]}]
+    asked = {"input": said} if path == "/v1/responses" else {"messages": said, "max_tokens": 5}
+    answer = served.post(path, **asked)
+    inner = (part.get("content") or [part])[0]["type"]
+    assert answer.status_code == 400
+    assert f"is of the type '{inner}', and the models here read text" in answer.json()["error"]["message"]
 
 
 # OpenAI's responses
