@@ -61,7 +61,8 @@ class Parts:
             text = listener.add(text) if text else ""
             if delta.finish_reason:
                 rest, calls = listener.end()
-                cut = delta.finish_reason == "length" and rest.startswith(OPENERS)
+                begun = rest.startswith(OPENERS) or bool(self._tools.forced)
+                cut = delta.finish_reason == "length" and begun
                 text += "" if cut else rest  # the beginning of a call is none, and no answer
                 self.calls |= {delta.index: calls} if calls else {}
         return thought, text
