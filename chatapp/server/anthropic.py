@@ -117,6 +117,8 @@ class Counted(SampledBody):
     context_management: dict[str, Any] | None = Field(None, description="Edits that leave out nothing.")
     container: None = None
     cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
+    speed: str | None = Field(None, description="Not looked at: it is as quick as it can be.")
+    user_profile_id: str | None = Field(None, description=IGNORED)
     thread: Any = Field(None, description="Refused, upon which Anthropic's own client sends all of the conversation.")
 
     def read(self) -> Conversation:
@@ -163,6 +165,7 @@ class MessagesAsked(Counted):
     stream: bool | None = None
     stop_sequences: list[str] | None = None
     metadata: Any = Field(None, description=IGNORED)
+    diagnostics: Any = Field(None, description=IGNORED)
     service_tier: str | None = Field(None, description=IGNORED)
 
     def read(self) -> Conversation:

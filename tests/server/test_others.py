@@ -107,7 +107,8 @@ def test_what_claude_code_sends_is_understood(served: Served, engine: ScriptedEn
 
 
 def test_what_changes_no_answer_is_taken(served: Served, engine: ScriptedEngine) -> None:
-    more = {"cache_control": {"type": "ephemeral"}, "container": None, "max_tokens": 5}
+    more: dict[str, Any] = {"cache_control": {"type": "ephemeral"}, "container": None, "max_tokens": 5}
+    more |= {"diagnostics": {"previous_message_id": None}, "speed": "fast", "user_profile_id": "me"}
     thought = [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "Yes."}]
     said = [*HELLO, {"role": "assistant", "content": thought}, *HELLO]
     tools = [WEATHER | {"eager_input_streaming": True}]
