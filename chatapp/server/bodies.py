@@ -1,6 +1,7 @@
 """Bodies of requests: JSON, checked to the letter; what nobody knows is refused by its name."""
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -83,7 +84,7 @@ def parse(kind: type[Known], raw: bytes) -> Known:
     if raw.count(b",") > MOST and TEXT.sub(b"", raw).count(b",") > MOST:
         raise Refusal(413, f"the body has more than {MOST:,} values", code="body_too_large")
     try:
-        body = kind.model_validate_json(raw or b"{}")
+        body = kind.model_validate_json(raw.removeprefix(BOM_UTF8) or b"{}")
     except ValidationError as error:
         raise refuse(choose(error.errors(include_url=False)), kind) from None
     if isinstance(body, SampledBody):

@@ -96,6 +96,11 @@ def test_a_stream_says_the_same_in_parts(served: Served) -> None:
     assert {part["id"] for part in (first, *parts, last, usage)} == {usage["id"]}
 
 
+def test_a_body_may_begin_with_a_mark_of_its_encoding(served: Served) -> None:
+    body = b'\xef\xbb\xbf{"messages": [{"role": "user", "content": "Hello"}]}'
+    assert served.client.post(CHAT, content=body).status_code == 200
+
+
 def test_without_being_asked_a_stream_has_no_usage(served: Served) -> None:
     assert all(chunk["choices"] for chunk in served.chunks(CHAT, messages=HELLO))
 
