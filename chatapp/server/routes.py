@@ -22,6 +22,8 @@ class Found:
     """Of the path, by the names that the endpoint gives them."""
     allowed: tuple[str, ...] = ()
     """Methods that the path has."""
+    near: str = ""
+    """A path that may be meant, where there is none such."""
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -39,7 +41,8 @@ class Found:
             return self.endpoint
         if self.allowed:
             raise Refusal(405, f"{method} is not for this path, which has {', '.join(self.methods)}")
-        raise Refusal(404, "there is nothing at this path: docs/server.md lists what there is", code="not_found")
+        meant = f"; did you mean {self.near}?" if self.near else ": docs/server.md lists what there is"
+        raise Refusal(404, f"there is nothing at this path{meant}", code="not_found")
 
 
 class Routes:
@@ -65,7 +68,13 @@ class Routes:
         if answering := there.get("GET" if method == "HEAD" else method):
             return answering
         protocol = next(iter(there.values())).protocol if there else self.guess(path)
-        return Found(protocol, allowed=tuple(there))
+        return Found(protocol, allowed=tuple(there), near=self.find_near(path.rstrip("/")))
+
+    def find_near(self, path: str) -> str:
+        """The path that this one is with more before it, or with less: bases of addresses are often wrong."""
+        paths = [endpoint.path for _, _, endpoint in self.rows if endpoint.path.count("/") > 1]
+        near = [one for one in paths if one.endswith(path) or path.endswith(one)]
+        return min(near, key=lambda one: abs(len(one) - len(path)), default="")
 
     def guess(self, path: str) -> Protocol:
         """The protocol whose paths begin most like this one, in which its refusal is understood."""

@@ -270,6 +270,13 @@ def test_a_response_tells_its_settings_again(served: Served) -> None:
     assert (zero.status_code, zero.json()["error"]["param"]) == (400, "max_output_tokens")
 
 
+@pytest.mark.parametrize("path", ["/chat/completions", "//v1/chat/completions/", "/v1/v1/chat/completions"])
+def test_where_the_base_of_an_address_is_wrong_the_path_is_told(served: Served, path: str) -> None:
+    answer = served.post(path, messages=HELLO)
+    assert answer.status_code == 404
+    assert "did you mean /v1/chat/completions?" in answer.text
+
+
 def test_a_path_that_there_is_not_is_refused_in_the_form_of_its_neighbours(served: Served) -> None:
     assert isinstance(served.get("/api/nothing").json()["error"], str)
     assert isinstance(served.get("/v2/repository/index").json()["error"], str)
