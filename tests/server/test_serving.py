@@ -276,6 +276,11 @@ def test_what_is_no_request_is_refused(served: Served, sent: bytes) -> None:
     assert served.get("/v1/models").status_code == 200
 
 
+def test_what_looks_whether_it_is_there_needs_no_host_in_http_1_0(served: Served) -> None:
+    assert served.exchange(b"GET /health HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 200")
+    assert served.exchange(b"GET /health HTTP/1.0\r\nOrigin: http://a.example\r\n\r\n").startswith(b"HTTP/1.1 403")
+
+
 def test_a_head_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "SLOW_HEAD", 0.2)
     with serving(Home(ScriptedEngine())) as served:
