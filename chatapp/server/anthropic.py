@@ -196,7 +196,7 @@ def read_content(content: str | list[Block], where: str) -> str:
         elif block.type == "text" and block.text is not None:
             said.append(block.text)
         else:
-            raise unsupported(where, f"there is to be text here, and this is a {block.type} without")
+            raise unsupported(where, f"a block of the type {block.type!r} has no text")
     return "".join(said)
 
 

@@ -93,8 +93,15 @@ def parse(kind: type[Known], raw: bytes) -> Known:
 
 
 def choose(errors: list[ErrorDetails]) -> ErrorDetails:
-    """What to tell of all that is wrong: of the first field, the innermost, which is where a union nearly fitted."""
-    return max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
+    """What to tell of all that is wrong: of the first field, the innermost, which is where a union nearly fitted.
+
+    Of a part of the wrong type, that.
+    """
+    same = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
+    wrong = [one for one in same if one["type"] == "literal_error" and one["loc"][-1] == "type"]
+    other = {one["loc"][:-1] for one in wrong}
+    meant = [one for one in same if one["loc"][:-1] not in other]
+    return max((*meant, *wrong), key=lambda one: (len(one["loc"]), one in meant))
 
 
 def refuse(error: ErrorDetails, kind: type[Body]) -> Refusal:
@@ -110,7 +117,7 @@ def refuse(error: ErrorDetails, kind: type[Body]) -> Refusal:
         return unknown_option(where, inner or {*kind.model_fields})
     if error["type"] == "missing":
         return Refusal(400, f"{where} is missing", param=where, code="missing")
-    said = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    said = re.sub(r"^(Value error,|Input|List|String) ", "", error["msg"])
     code = "unsupported_parameter" if error["type"] == "value_error" else "invalid_type"
     return Refusal(400, f"{where or 'the body'} {said}", param=where or None, code=code)
 

@@ -311,6 +311,16 @@ def test_what_cannot_be_is_refused_by_name(served: Served, more: dict[str, Any],
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
+def test_a_tool_of_openais_own_is_refused_for_its_type(served: Served) -> None:
+    for tool, wrong in (
+        ({"type": "file_search", "vector_store_ids": []}, "tools.0.type should be 'function'"),
+        ({"type": "function", "parameters": {}}, "tools.0.name is missing"),
+        ({"type": "function", "name": ""}, "tools.0.name should have at least 1 character"),
+    ):
+        answer = served.post("/v1/responses", input="x", tools=[tool]).json()
+        assert answer["error"]["message"] == wrong
+
+
 def test_a_tool_of_anthropics_own_is_refused_for_its_type(served: Served) -> None:
     tool = {"type": "web_search_20250305", "name": "web_search"}
     answer = served.post("/v1/messages", messages=HELLO, max_tokens=9, tools=[tool])
