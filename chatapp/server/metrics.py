@@ -44,7 +44,8 @@ class Metrics:
         self.prompt_tokens.labels(model).inc(usage.prompt_tokens)
         self.cached_tokens.labels(model).inc(usage.cached_tokens)
         self.completion_tokens.labels(model).inc(usage.completion_tokens)
-        self.first.labels(model).observe(usage.time_to_first_token)
+        if usage.completion_tokens:
+            self.first.labels(model).observe(usage.time_to_first_token)
         observe = self.token.labels(model).observe
         for seconds in usage.latencies:
             observe(seconds)

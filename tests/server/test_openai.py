@@ -211,6 +211,7 @@ def test_prompts_are_told_with_their_log_probabilities(tmp_path: Path) -> None:
     with serving(Workspace(tmp_path / "home")) as served:
         asked = {"prompt": "def add(a, b):\n    return", "echo": True, "logprobs": 2, "temperature": 0}
         alone = served.post(COMPLETIONS, **asked, max_tokens=0).json()
+        assert "first_token_seconds_count" not in served.get("/metrics").text
         whole = served.post(COMPLETIONS, **asked, max_tokens=1, n=2).json()["choices"]
         more = served.post(COMPLETIONS, **asked | {"prompt": whole[0]["text"]}, max_tokens=0).json()["choices"][0]
         tokens = {"prompt": [[5, 16], [17]], "max_tokens": 0, "echo": True, "logprobs": 0}
