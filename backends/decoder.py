@@ -11,6 +11,9 @@ Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "elu", "xielu
 LARGEST = 1 << 30
 """Numbers that a head keeps for a whole context, beyond which no description is believed."""
 
+LEAST_SQUARE = 1e-5
+"""The least mean of squares by which a residual is made as large as another: no field of Gemma 3n's says it."""
+
 NEAR_ZERO = 1e-6
 """What a delta net adds to the square of a vector's length before it divides by that: no field of Qwen's says it."""
 
@@ -157,6 +160,8 @@ class Attention:
     """Whether values are what keys are before their norm: there is one matrix for both, until it is read."""
     feeds: bool = True
     """Whether a feed-forward follows."""
+    cutoff: float | None = None
+    """How many standard deviations above their mean the gates of that begin, and the others are 0; None: all count."""
 
     def __post_init__(self) -> None:
         require_sizes(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
@@ -242,6 +247,8 @@ class Decoder:
     """Elements of a token's embedding that each layer has beside the residual; 0: none."""
     per_layer_scale: float = 1.0
     """What those are multiplied by."""
+    residuals: int = 1
+    """Residuals that travel side by side, of which layers read the first: AltUp, https://arxiv.org/abs/2301.13310."""
 
     def __post_init__(self) -> None:
         sizes = dict(hidden_size=self.hidden_size, vocab_size=self.vocab_size, context_length=self.context_length)
@@ -249,7 +256,8 @@ class Decoder:
         for i, layer in enumerate(self.layers):
             if layer.kv_layer is None:
                 continue
-            if not 0 <= layer.kv_layer < i or replace(layer, kv_layer=None) != self.layers[layer.kv_layer]:
+            makers = (replace(each, cutoff=layer.cutoff) for each in self.layers[:i])
+            if dict(enumerate(makers)).get(layer.kv_layer) != replace(layer, kv_layer=None):
                 raise ValueError(f"layer {i} cannot attend to the keys and values of layer {layer.kv_layer}")
         widest = max(layer.head_dim for layer in self.layers)
         if widest * self.context_length > LARGEST:

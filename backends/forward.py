@@ -1,6 +1,7 @@
 """How a decoder's logits are computed, once for all that does the arithmetic."""
 
 from itertools import takewhile
+from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -47,7 +48,12 @@ class Ops(Protocol[Tensor]):
     def part(self, x: Tensor, index: int, count: int) -> Tensor:
         """One of so many parts of the elements: (B, T, count X) -> (B, T, X)."""
 
-    def multiply(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def multiply(self, x: Tensor, y: Tensor) -> Tensor:
+        """Element by element, or all elements of a token by one: (B, T, X), (B, T, X or 1) -> (B, T, X)."""
+
+    def level(self, x: Tensor, like: Tensor) -> Tensor:
+        """The first, each token as large as that of the second, by the root of the mean of its squares."""
+
     def attention(self, qkv: Tensor, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Tensor:
         """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q).
 
@@ -91,8 +97,12 @@ class Ops(Protocol[Tensor]):
     def activate(self, x: Tensor, kind: Activation) -> Tensor:
         """Any kind but xielu."""
 
-    def gate(self, gate_up: Tensor, kind: Activation) -> Tensor:
-        """The first half, activated, times the second: (B, T, 2 F) -> (B, T, F)."""
+    def gate(self, gate_up: Tensor, kind: Activation, cutoff: float | None = None) -> Tensor:
+        """The first half, activated, times the second: (B, T, 2 F) -> (B, T, F).
+
+        With a cutoff what is activated is how far elements of the first half are above so many standard deviations
+        over their mean, and 0 where they are below.
+        """
 
     def experts(
         self, x: Tensor, logits: Tensor, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
@@ -167,34 +177,102 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
         inputs = own, ops.linear(looked_up, weights["per_layer_proj"])  # (B, T, layers per_layer_size) each
     x = enter(decoder, weights, ops, looked_up)
     branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
+    others = spread(decoder, weights, ops, x)
 
     for i in range(len(decoder.layers)):
         layer = f"{part}layers.{i}."
         if i == decoder.readers:
-            x, branch = ops.narrow(add(ops, x, branch)), None
+            x, branch, others = ops.narrow(add(ops, x, branch)), None, [ops.narrow(each) for each in others]
             inputs = inputs and (ops.narrow(inputs[0]), ops.narrow(inputs[1]))
-        normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
-        branch = mix(decoder, weights, ops, normed, part, i)
-        if decoder.parallel:
-            normed = ops.norm(x, weights[layer + "ffn_norm"]) if layer + "ffn_norm" in weights else normed
-            branch = ops.add(branch, feed_forward(decoder, weights, ops, normed, x, layer))
-            continue
-        branch = norm_if(weights, ops, branch, layer + "post_attention_norm")
-        if layer + "cross_q_proj" in weights:
-            x, branch = attend_to_prompt(weights, ops, x, branch, layer, i)
-        x, branch = norm_sum(weights, ops, x, branch, layer + "attention_sum_norm")
-        if not decoder.layers[i].feeds:
-            continue
-        normed, x = add_norm(weights, ops, x, branch, layer + "ffn_norm")
-        branch = feed_forward(decoder, weights, ops, normed, x, layer)
-        branch = norm_if(weights, ops, branch, layer + "post_ffn_norm")
-        x, branch = norm_sum(weights, ops, x, branch, layer + "ffn_sum_norm")
+        if others:
+            x, *others = predict(weights, ops, [add(ops, x, branch), *others], layer)
+            y, branch = compute_layer(decoder, weights, ops, x, None, part, i)
+            x, *others = correct(weights, ops, [x, *others], add(ops, y, branch), layer)
+            branch = None
+        else:
+            x, branch = compute_layer(decoder, weights, ops, x, branch, part, i)
         if inputs:
             x = add(ops, x, branch)
             branch = read_input(decoder, weights, ops, x, inputs, i)
+        if others:  # these alone are given it
+            others, branch = [add(ops, each, branch) for each in others], None
         if layer + "scalar" in weights:
             x, branch = ops.scale(add(ops, x, branch), float(np.asarray(weights[layer + "scalar"].values)[0])), None
-    return x, branch
+    return gather(decoder, weights, ops, x, others) if others else x, branch
+
+
+def compute_layer(
+    decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, part: str, i: int
+) -> tuple[Tensor, Tensor | None]:
+    """Compute a layer: the residual and the branch still to be added, before and after it."""
+    layer = f"{part}layers.{i}."
+    normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
+    mixed = mix(decoder, weights, ops, normed, part, i)
+    if decoder.parallel:
+        normed = ops.norm(x, weights[layer + "ffn_norm"]) if layer + "ffn_norm" in weights else normed
+        return x, ops.add(mixed, feed_forward(decoder, weights, ops, normed, x, part, i))
+    mixed = norm_if(weights, ops, mixed, layer + "post_attention_norm")
+    if layer + "cross_q_proj" in weights:
+        x, mixed = attend_to_prompt(weights, ops, x, mixed, layer, i)
+    if layer + "laurel_down" in weights:
+        mixed = ops.add(mixed, laurel(weights, ops, normed, layer))
+        x, branch = ops.scale(ops.add(x, mixed), 0.5**0.5), None
+    else:
+        x, branch = norm_sum(weights, ops, x, mixed, layer + "attention_sum_norm")
+    if not decoder.layers[i].feeds:
+        return x, branch
+    normed, x = add_norm(weights, ops, x, branch, layer + "ffn_norm")
+    fed = feed_forward(decoder, weights, ops, normed, x, part, i)
+    return norm_sum(weights, ops, x, norm_if(weights, ops, fed, layer + "post_ffn_norm"), layer + "ffn_sum_norm")
+
+
+def spread(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> list[Tensor]:
+    """Make the residuals beside the first of it, where there are several."""
+    if decoder.residuals == 1:
+        return []
+    made, count = ops.linear(x, weights["altup_proj"]), decoder.residuals - 1
+    return [ops.level(ops.part(made, i, count), x) for i in range(count)]
+
+
+def gather(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, others: list[Tensor]) -> Tensor:
+    """The mean of all residuals, each as large as the first."""
+    matrices, total = weights["altup_out"], x
+    for i, each in enumerate(others):
+        own = slice(i * decoder.hidden_size, (i + 1) * decoder.hidden_size)
+        matrix = matrices.with_rows(itemgetter(own), f".{i}")
+        total = ops.add(total, ops.level(ops.linear(each, matrix), x))
+    return ops.scale(total, 1 / decoder.residuals)
+
+
+def predict(weights: Weights, ops: Ops[Tensor], residuals: list[Tensor], layer: str) -> list[Tensor]:
+    """What the residuals are after a layer, as far as the first of them tells before it is computed."""
+    count = len(residuals)
+    shares = ops.linear(route(weights, ops, residuals[0], layer), weights[layer + "altup_prediction"])
+    found = []
+    for i, total in enumerate(residuals):
+        for j, each in enumerate(residuals):
+            total = ops.add(total, ops.multiply(each, ops.part(shares, i * count + j, count**2)))
+        found.append(total)
+    return found
+
+
+def correct(weights: Weights, ops: Ops[Tensor], predicted: list[Tensor], x: Tensor, layer: str) -> list[Tensor]:
+    """The residuals after a layer that has made `x` of the first."""
+    count, missed = len(predicted), ops.add(x, ops.scale(predicted[0], -1))
+    shares = ops.linear(route(weights, ops, x, layer), weights[layer + "altup_correction"])
+    missed_by = (ops.add(missed, ops.multiply(missed, ops.part(shares, i, count))) for i in range(count))
+    return [ops.add(each, more) for each, more in zip(predicted, missed_by, strict=True)]
+
+
+def route(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+    """What the shares of residuals in each other are made of: (B, T, hidden) -> (B, T, residuals)."""
+    return ops.softcap(ops.linear(ops.norm(x, weights[layer + "altup_norm"]), weights[layer + "altup_router"]), 1.0)
+
+
+def laurel(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+    """A token beside what it attends to, and what few elements keep of it: LAuREL, https://arxiv.org/abs/2411.07501."""
+    low = ops.linear(ops.linear(x, weights[layer + "laurel_down"]), weights[layer + "laurel_up"])
+    return ops.add(x, ops.norm(low, weights[layer + "laurel_norm"]))
 
 
 def enter(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Tensor:
@@ -273,13 +351,16 @@ def expand_latents(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) ->
     return ops.join(queries, ops.linear(shared, weights[layer + "kv_up_proj"]))
 
 
-def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], normed: Tensor, x: Tensor, layer: str) -> Tensor:
+def feed_forward(
+    decoder: Decoder, weights: Weights, ops: Ops[Tensor], normed: Tensor, x: Tensor, part: str, i: int
+) -> Tensor:
     """Compute one layer's feed-forward: what is for all tokens, and the experts that each chooses, where there are.
 
     These, and who chooses them, may read the residual `x` through norms of their own.
     """
+    layer = f"{part}layers.{i}."
     if layer + "router" not in weights:
-        return shared_forward(decoder, weights, ops, normed, layer)
+        return shared_forward(decoder, weights, ops, normed, part, i)
     assert decoder.experts  # which say that there is a router
     router_norm, experts_norm = (weights.get(layer + name) for name in ("router_norm", "experts_norm"))
     logits = ops.linear(ops.norm(x, router_norm) if router_norm else normed, weights[layer + "router"])
@@ -290,16 +371,18 @@ def feed_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], normed: T
     mixed = norm_if(weights, ops, mixed, layer + "post_experts_norm")
     if not decoder.experts.shared:
         return mixed
-    shared = shared_forward(decoder, weights, ops, normed, layer)
+    shared = shared_forward(decoder, weights, ops, normed, part, i)
     if layer + "shared_gate" in weights:
         shared = ops.open(shared, ops.linear(normed, weights[layer + "shared_gate"]))
     return ops.add(mixed, norm_if(weights, ops, shared, layer + "post_shared_norm"))
 
 
-def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
     """Compute the feed-forward that all tokens go through, gated where it has a gate."""
+    layer = f"{part}layers.{i}."
     if layer + "gate_up_proj" in weights:
-        hidden = ops.gate(ops.linear(x, weights[layer + "gate_up_proj"]), decoder.activation)
+        gate_up = ops.linear(x, weights[layer + "gate_up_proj"])
+        hidden = ops.gate(gate_up, decoder.activation, decoder.layers[i].cutoff)
     else:
         hidden = ops.linear(x, weights[layer + "up_proj"])
         learned = decoder.activation == "xielu"

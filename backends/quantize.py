@@ -89,7 +89,10 @@ def precision(name: str) -> Precision:
     return PRECISIONS[name]
 
 
-EXACT = ("position_embedding", "relative_bias", "router", "shared_gate", "convolution", "rates_proj")
+EXACT = (
+    "position_embedding", "relative_bias", "router", "shared_gate", "convolution", "rates_proj", "altup_prediction",
+    "altup_correction",
+)  # fmt: skip
 """Matrices that are small, and tables that are not multiplied by, or decide who computes, or what a state keeps."""
 
 

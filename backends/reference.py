@@ -8,6 +8,7 @@ import numpy as np
 from backends import Batch, KeyValues, Placement, check_batch
 from backends.cached import CachedSession
 from backends.decoder import (
+    LEAST_SQUARE,
     NEAR_ZERO,
     Activation,
     Attention,
@@ -92,6 +93,10 @@ class Ops:
 
     def multiply(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(x * y)
+
+    def level(self, x: np.ndarray, like: np.ndarray) -> np.ndarray:
+        square, wanted = (np.square(each).mean(-1, keepdims=True) for each in (x, like))
+        return np.asarray(x * np.sqrt(wanted / np.maximum(square, np.float32(LEAST_SQUARE))))
 
     def attention(
         self, qkv: np.ndarray, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None
@@ -212,8 +217,11 @@ class Ops:
     def activate(self, x: np.ndarray, kind: Activation) -> np.ndarray:
         return np.asarray(ACTIVATIONS[kind](x), np.float32)
 
-    def gate(self, gate_up: np.ndarray, kind: Activation) -> np.ndarray:
+    def gate(self, gate_up: np.ndarray, kind: Activation, cutoff: float | None = None) -> np.ndarray:
         gate, up = np.split(gate_up, 2, axis=-1)
+        if cutoff is not None:
+            least = gate.mean(-1, keepdims=True) + gate.std(-1, keepdims=True) * np.float32(cutoff)
+            gate = np.maximum(gate - least, 0)
         return np.asarray(self.activate(gate, kind) * up)
 
     def experts(

@@ -23,7 +23,7 @@ from backends.coreml.inputs import (
 )
 from backends.coreml.tools import Function, Program, Var, mb, types
 from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
-from backends.errors import foreign
+from backends.errors import BackendError, foreign
 from backends.forward import Attending, encode, forward
 
 WIDEST = 16384
@@ -32,6 +32,9 @@ HEADS = "lm_head", "embedding"
 """The head's names; the second one where it is the embedding."""
 Value = Var
 """A value of the graph, or several that a matrix's rows were cut into where the next operation wants them apart."""
+
+
+UNEVEN = "Core ML cannot run this model: its layers share keys and values, or have embeddings of their own"
 
 
 class Channels:
@@ -190,6 +193,9 @@ class Ops(Attending[Value]):
     def multiply(self, x: Value, y: Value) -> Value:
         return mb.mul(x=x, y=y)
 
+    def level(self, x: Value, like: Value) -> Value:
+        raise BackendError(UNEVEN)
+
     def attention(self, qkv: Value, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Value:
         a = self.decoder.layers[layer]
         counts = a.heads, a.kv_heads, a.kv_heads
@@ -281,7 +287,9 @@ class Ops(Attending[Value]):
             return mb.elu(x=x, alpha=np.float16(1))
         return mb.gelu(x=x, mode="TANH_APPROXIMATION" if kind == "gelu_tanh" else "EXACT")
 
-    def gate(self, gate_up: Value, kind: Activation) -> Value:
+    def gate(self, gate_up: Value, kind: Activation, cutoff: float | None = None) -> Value:
+        if cutoff is not None:
+            raise BackendError(UNEVEN)
         gate, up = gate_up
         return mb.mul(x=self.activate(gate, kind), y=up)
 

@@ -64,9 +64,7 @@ def lower(
     from backends.coreml import lowering, structure
 
     if decoder.per_layer_size or len(decoder.caches) < len(decoder.layers):
-        raise BackendError(
-            "Core ML cannot run this model: its layers share keys and values, or have embeddings of their own"
-        )
+        raise BackendError(lowering.UNEVEN)
     precision_name = "f16" if precision_name == "f32" else precision_name
     rounded = Rounded(weights, precision(precision_name))
     longest = LONGEST_WITH_ENCODER if decoder.encoder else LONGEST

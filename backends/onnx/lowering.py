@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from backends import BackendError
 from backends.decoder import (
+    LEAST_SQUARE,
     Activation,
     Attention,
     Decoder,
@@ -104,6 +105,14 @@ class Ops:
 
     def multiply(self, x: str, y: str) -> str:
         return self.node("Mul", x, y)
+
+    def level(self, x: str, like: str) -> str:
+        least = self.node("Max", self.mean_square(x), self.graph.scalar(LEAST_SQUARE))
+        return self.node("Mul", x, self.node("Sqrt", self.node("Div", self.mean_square(like), least)))
+
+    def mean_square(self, x: str) -> str:
+        """(B, T, X) -> (B, T, 1)"""
+        return self.node("ReduceMean", self.node("Mul", x, x), self.numbers(-1))
 
     def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
         a, parts = self.split_heads(qkv, layer, norms)
@@ -292,8 +301,12 @@ class Ops:
             return self.node("Elu", x)
         return self.node("FastGelu" if kind == "gelu_tanh" else "Gelu", x, domain=FUSED)
 
-    def gate(self, gate_up: str, kind: Activation) -> str:
+    def gate(self, gate_up: str, kind: Activation, cutoff: float | None = None) -> str:
         gate, up = self.halves(gate_up)
+        if cutoff is not None:
+            gate = self.node("Sub", gate, self.node("ReduceMean", gate, self.numbers(-1)))
+            deviation = self.node("Sqrt", self.mean_square(gate))
+            gate = self.node("Relu", self.node("Sub", gate, self.scale(deviation, cutoff)))
         return self.node("Mul", self.activate(gate, kind), up)
 
     def halves(self, x: str) -> list[str]:

@@ -11,7 +11,18 @@ from openvino import PartialShape, Type
 from openvino import opset15 as op
 from openvino.utils.node_factory import NodeFactory
 
-from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
+from backends.decoder import (
+    LEAST_SQUARE,
+    Activation,
+    Attention,
+    Decoder,
+    ExpertMatrices,
+    Norms,
+    Quantized,
+    Rope,
+    Weight,
+    Weights,
+)
 from backends.forward import Attending, encode, forward, refuse_states
 from backends.openvino.experts import Mixture, clamped_gate
 from backends.openvino.matrix import matrix
@@ -71,8 +82,7 @@ class Ops(Attending[Node]):
         if self.decoder.norm == "layer":
             y = op.mvn(x, integers(-1), True, self.decoder.epsilon, "INSIDE_SQRT")
         else:  # in this form the plugin finds and fuses it
-            square = op.reduce_mean(op.power(x, scalar(2)), integers(-1), True)
-            root = op.sqrt(op.add(square, scalar(self.decoder.epsilon)))
+            root = op.sqrt(op.add(mean_square(x), scalar(self.decoder.epsilon)))
             y = op.multiply(x, op.divide(scalar(1), root))
         y = op.multiply(y, vector(weight.values))
         return y if weight.bias is None else op.add(y, vector(weight.bias))
@@ -90,6 +100,10 @@ class Ops(Attending[Node]):
 
     def multiply(self, x: Node, y: Node) -> Node:
         return op.multiply(x, y)
+
+    def level(self, x: Node, like: Node) -> Node:
+        least = op.maximum(mean_square(x), scalar(LEAST_SQUARE))
+        return op.multiply(x, op.sqrt(op.divide(mean_square(like), least)))
 
     def attention(self, qkv: Node, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Node:
         a = self.decoder.layers[layer]
@@ -212,8 +226,11 @@ class Ops(Attending[Node]):
             return op.elu(x, 1.0)
         return op.gelu(x, "tanh" if kind == "gelu_tanh" else "erf")
 
-    def gate(self, gate_up: Node, kind: Activation) -> Node:
+    def gate(self, gate_up: Node, kind: Activation, cutoff: float | None = None) -> Node:
         gate, up = gate_up
+        if cutoff is not None:
+            gate = op.subtract(gate, op.reduce_mean(gate, integers(-1), True))
+            gate = op.relu(op.subtract(gate, self.scale(op.sqrt(mean_square(gate)), cutoff)))
         return op.multiply(self.activate(gate, kind), up)
 
     def experts(
@@ -239,6 +256,11 @@ class Ops(Attending[Node]):
 
     def softcap(self, x: Node, cap: float) -> Node:
         return self.scale(op.tanh(self.scale(x, 1 / cap)), cap)
+
+
+def mean_square(x: Node) -> Node:
+    """(B, T, X) -> (B, T, 1)"""
+    return op.reduce_mean(op.power(x, scalar(2)), integers(-1), True)
 
 
 def heads(x: Node, a: Attention) -> Node:

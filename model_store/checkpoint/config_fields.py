@@ -68,6 +68,8 @@ LAYERS = Kind(
 )
 BASES = Kind("a list of 0 and numbers above 1", each(lambda value: value == 0 or BASE.fits(value)))
 NUMBERS = Kind("a list of whole numbers", each(is_whole))
+SHARES = Kind("a list of numbers, 0 or more and below 1", each(lambda value: SHARE.fits(value) and value < 1))
+SIZE_OR_SIZES = Kind("a size, or one for each layer", lambda value: SIZE.fits(value) or each(SIZE.fits)(value))
 
 NAMED: dict[str, Kind] = {
     "activation activation_function afn attn_type dense_act_fn feed_forward_proj hidden_act hidden_activation": TEXT,
@@ -82,12 +84,14 @@ NAMED: dict[str, Kind] = {
     "alibi attention_k_eq_v do_layer_norm_before enable_moe_block is_gated_act multi_query mup_enabled": FLAG,
     "new_decoder_architecture norm_topk_prob parallel_attn rope_interleave scale_attn_by_inverse_layer_idx": FLAG,
     "scale_attn_weights scale_decoder_outputs scale_embedding tie_word_embeddings truncate use_parallel_residual": FLAG,
-    "use_sliding_window": FLAG,
+    "altup_correct_scale use_sliding_window": FLAG,
     "bos_token_id eos_token_id": TOKENS,
     "decoder_start_token_id pad_token_id": TOKEN,
     "layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon rms_norm_eps": EPSILON,
     "long_factor short_factor": FACTORS,
     "layer_rope_theta": BASES,
+    "intermediate_size": SIZE_OR_SIZES,
+    "activation_sparsity_pattern": SHARES,
     "full_attn_idxs mlp_only_layers": NUMBERS,
     "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,
@@ -114,6 +118,7 @@ SIZES = {
     "kv_lora_rank q_lora_rank": 1 << 16,
     "qk_nope_head_dim qk_rope_head_dim v_head_dim": 1 << 12,
     "decoder_sparse_step moe_layer_interval": 1 << 12,
+    "altup_num_inputs": 1 << 6,
     "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
     "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length max_seq_len": 1 << 22,
     "vocab_size vocab_size_per_layer_input": 1 << 24,
@@ -124,6 +129,7 @@ SIZES_OR_NONE = {
     "moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index n_group topk_group": 1 << 12,
     "n_shared_experts num_shared_experts num_dense_layers": 1 << 12,
     "max_window_layers rotary_dim": 1 << 12,
+    "altup_active_idx": 1 << 6,
     "num_kv_shared_layers": 1 << 12,
     "hidden_size_per_layer_input": 1 << 16,
     "shared_intermediate_size": 1 << 20,

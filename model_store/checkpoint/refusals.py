@@ -23,7 +23,6 @@ TYPES = {
         "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "olmo_hybrid",
         "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
-    "keeps several residuals side by side (AltUp), and an embedding for each layer": ("gemma3n*",),
     "drafts for another model, whose keys and values it reads": ("gemma4*_assistant",),
     SENSES: (
         "*_asr*", "*_ocr*", "*_speech*", "*_vl", "*_vl_*", "*audio*", "*clip*", "*detr*", "*image*", "*video*",

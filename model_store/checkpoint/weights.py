@@ -216,6 +216,8 @@ class Canonical(Lazy):
         parts = [np.atleast_1d(self.one_of(copies)) for copies in found]
         if not parts:
             return None
+        if any(part.ndim > 1 for part in parts):  # a vector among matrices is a row
+            parts = [np.atleast_2d(part) for part in parts]
         transforms = transforms_of(source)
         try:
             outputs = -1 if transpose in transforms else 0
@@ -268,6 +270,7 @@ class Canonical(Lazy):
             **self.latent_shapes(a),
             **self.state_shapes(a),
             **self.input_shapes(),
+            **self.altup_shapes(),
             "router": (count, size),
             "choice_bias": (count,),
             "expert_scale": (count,),
@@ -318,6 +321,17 @@ class Canonical(Lazy):
             "per_layer_norm": (own,),
             "per_layer_gate": (own, size),
             "per_layer_out": (size, own),
+        }
+
+    def altup_shapes(self) -> dict[str, tuple[int, ...]]:
+        """What is known of the shapes of weights that only residuals side by side have."""
+        count, size = self.decoder.residuals, self.decoder.hidden_size
+        return {
+            "altup_proj": ((count - 1) * size, size),
+            "altup_out": ((count - 1) * size, size),
+            "altup_router": (count, size),
+            "altup_prediction": (count * count, count),
+            "altup_correction": (count, count),
         }
 
     def columns(self, name: str) -> int:

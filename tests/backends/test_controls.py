@@ -18,6 +18,7 @@ from model_store.families import (
     apertus,
     codegen,
     deepseek_v2,
+    gemma3n_text,
     gemma4_text,
     gpt_oss,
     granitemoehybrid,
@@ -51,6 +52,7 @@ from support.changed_models import (
     queries_alone,
     read,
     rotary,
+    rows_backwards,
     state_as_read,
     state_epsilon,
     truncated,
@@ -63,6 +65,7 @@ from support.changed_models import (
     window,
     with_embedding_as_head,
     without,
+    without_last,
 )
 from support.golden_logits import CASES, RECURRENT, TOLERANCE, golden
 
@@ -71,9 +74,9 @@ SEEN = 10 * TOLERANCE
 
 
 WINDOWED = (
-    "afmoe", "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gemma4_text", "gpt_neo", "gpt_oss",
-    "granite_swa", "granitemoe_swa", "lfm3", "mellum", "ministral", "mistral", "mixtral", "olmo3", "phi3", "phimoe",
-    "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
+    "afmoe", "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gemma3n_text", "gemma4_text",
+    "gpt_neo", "gpt_oss", "granite_swa", "granitemoe_swa", "lfm3", "mellum", "ministral", "mistral", "mixtral", "olmo3",
+    "phi3", "phimoe", "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
     1e-3: ("biogpt", "olmo", "opt", "xglm"),
@@ -84,8 +87,8 @@ EPSILONS = {
         "nemotron_h", "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2", "afmoe",
     ),
     1e-6: (
-        "gemma", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared",
-        "hyperclovax", "llama", "mellum", "nanochat", "qwen2",
+        "gemma", "gemma3n_text", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid",
+        "granitemoeshared", "hyperclovax", "llama", "mellum", "nanochat", "qwen2",
         "qwen2_moe", "qwen3_moe",
         "seed_oss", "smollm3", "vaultgemma",
     ),
@@ -155,6 +158,8 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "embeddings of each layer": ("gemma4_text", decoder(per_layer_size=0)),
     "scaled embeddings of each layer": ("gemma4_text", decoder(per_layer_scale=1.0)),
     "layer norms of olmo": ("olmo", decoder(norm="rms")),
+    "gates that are cut off": ("gemma3n_text", attention(lambda each: {"cutoff": each.cutoff and 0.0})),
+    "residuals side by side": ("gemma3n_text", decoder(residuals=1)),
     # Experts.
     **{f"routing of {case}": (case, weights(others, "layers.*.router")) for case in MIXTURES},
     **{f"one expert less of {case}": (case, experts(chosen=1)) for case in MIXTURES},
@@ -274,6 +279,15 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             **dict.fromkeys(("per_layer_embedding", "per_layer_proj"), others),
             **dict.fromkeys(("layers.*.per_layer_gate", "layers.*.per_layer_out"), others),
             **dict.fromkeys(("per_layer_norm", "layers.*.post_per_layer_norm"), ones),
+        }.items()
+    },
+    **{
+        f"{role} of gemma3n_text": ("gemma3n_text", weights(change, role))
+        for role, change in {
+            **dict.fromkeys(("altup_proj", "altup_out", "layers.*.altup_router"), others),
+            **dict.fromkeys(("layers.*.altup_prediction", "layers.*.altup_correction"), others),
+            **dict.fromkeys(("layers.*.laurel_down", "layers.*.laurel_up"), others),
+            **dict.fromkeys(("layers.*.altup_norm", "layers.*.laurel_norm"), ones),
         }.items()
     },
     "norm after attention": ("gemma2", without("layers.*.post_attention_norm")),
@@ -398,6 +412,9 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     deepseek_v2.to_turning: {case: ("k_turning_proj", first_rows) for case in LATENT},
     deepseek_v2.widened: {case: ("o_proj", widened_before) for case in LATENT},
     apertus.factors: {"apertus": ("*", None)},
+    gemma3n_text.of_text: {"gemma3n_text": ("embedding", rows_backwards)},
+    gemma3n_text.by_size: {"gemma3n_text": ("altup_norm", None)},
+    gemma3n_text.times_last: {"gemma3n_text": ("per_layer_gate", without_last)},
     gemma4_text.by_root: {"gemma4_text-experts": ("router_norm", None)},
     gemma4_text.halve_power: {"gemma4_text": ("per_layer_norm", None)},
     transforms.flat: {"ernie4_5_moe": ("choice_bias", backwards)},

@@ -13,7 +13,7 @@ from support.arrays import near
 from support.checkpoints import HERE
 from support.golden_logits import TOLERANCE, golden, open_case, open_golden
 
-CASES = "gemma4_text", "gemma4_unified"
+CASES = "gemma3n_text", "gemma4_text", "gemma4_unified"
 
 
 @pytest.mark.parametrize("backend", ["reference", *HERE])

@@ -106,6 +106,17 @@ CASES: dict[str, dict[str, object]] = {
         | dict(image_size=28, patch_size=14),
         mm_tokens_per_image=4,
     ),
+    "gemma3n_text": dict(
+        LLAMA, num_hidden_layers=4, head_dim=16, sliding_window=6, num_kv_shared_layers=2, laurel_rank=8
+    )
+    | dict(layer_types=["sliding_attention", "full_attention"] * 2, activation_sparsity_pattern=[0.7, 0.0, 0.0, 0.0])
+    | dict(hidden_size_per_layer_input=16, vocab_size_per_layer_input=96, final_logit_softcapping=3.0)
+    | dict(
+        rope_parameters=dict(
+            full_attention=dict(rope_type="default", rope_theta=500.0),
+            sliding_attention=dict(rope_type="default", rope_theta=90.0),
+        )
+    ),
     "gemma4_text": dict(
         GEMMA4, num_hidden_layers=6, num_key_value_heads=1, num_kv_shared_layers=2, intermediate_size=64
     )

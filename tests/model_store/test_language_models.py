@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from model_store import families
+from model_store.checkpoint.rope import rope
 from model_store.errors import UnsupportedCheckpoint
 from support.golden_models import GOLDEN
 
@@ -82,6 +83,24 @@ def test_gemma_4_of_2b_caches_fifteen_of_its_layers() -> None:
     assert [layer.kv_layer for layer in decoder.layers[15:]] == [13, 13, 13, 13, 14] * 4
     assert {(layer.window, layer.head_dim, layer.kv_heads) for layer in decoder.layers} == {(512, 256, 1), (0, 512, 1)}
     assert decoder.per_layer_scale == 128**0.5 and decoder.embedding_scale == 1536**0.5
+
+
+def test_gemma_3n_of_e2b_knows_the_tokens_of_texts_and_caches_twenty_of_its_layers() -> None:
+    text = dict(
+        vocab_size=262_400, hidden_size=2048, num_hidden_layers=30, intermediate_size=[8192] * 30,
+        num_kv_shared_layers=10, activation_sparsity_pattern=[0.95] * 10 + [0.0] * 20, rope_theta=1e6,
+        layer_types=(["sliding_attention"] * 4 + ["full_attention"]) * 6, rope_local_base_freq=1e4, rope_scaling=None,
+    )  # fmt: skip
+    config: dict[str, Any] = {"model_type": "gemma3n", "text_config": text, "vision_config": {}, "audio_config": {}}
+    decoder = families.find(config).decoder(config)
+    assert (decoder.vocab_size, decoder.per_layer_size, decoder.logit_softcap) == (262_144, 256, 30.0)
+    assert decoder.readers == len(decoder.caches) == 20
+    assert [layer.kv_layer for layer in decoder.layers[20:]] == [18, 18, 18, 18, 19] * 2
+    assert [layer.cutoff for layer in decoder.layers] == [pytest.approx(1.6448536)] * 10 + [None] * 20
+    assert {(layer.window, layer.kv_heads, layer.scale) for layer in decoder.layers} == {(512, 2, 1.0), (0, 2, 1.0)}
+    assert decoder.layers[4].rope == rope({"rope_theta": 1e6}, 256) and decoder.layers[3].rope == rope({}, 256)
+    unsaid = {"model_type": "gemma3n_text", "num_hidden_layers": 30, "num_kv_shared_layers": 10}
+    assert families.find(unsaid).decoder(unsaid) == decoder
 
 
 @pytest.mark.parametrize(("field", "value"), [("qk_ln", True), ("alibi", False), ("attn_type", "multiquery_attention")])

@@ -74,6 +74,15 @@ def backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
     return values.reshape(-1)[::-1]
 
 
+def rows_backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
+    return values[::-1]
+
+
+def without_last(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """A matrix whose inputs are as they are."""
+    return values[:-1]
+
+
 def kernel_backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
     """The newest token in the place of the oldest."""
     return values.reshape(len(values), -1)[:, ::-1] if values.ndim > 1 else values

@@ -25,7 +25,7 @@ RECURRENT = tuple(case for case in CASES if case.startswith(STATES))
 REFUSED = {
     "onnx": ("gemma4_text-experts",),
     "openvino": RECURRENT,
-    "coreml": (*RECURRENT, *(case for case in CASES if case.startswith("gemma4"))),
+    "coreml": (*RECURRENT, *(case for case in CASES if case.startswith(("gemma3n", "gemma4")))),
 }
 """Cases that a backend does not run: experts that gelu activates, layers that keep states, and layers that differ in
 their heads."""
