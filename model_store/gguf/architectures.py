@@ -25,7 +25,7 @@ from model_store.checkpoint.weights import (
 )
 from model_store.errors import UnsupportedCheckpoint
 from model_store.families import apertus, deepseek_v2, minicpm3
-from model_store.gguf import adjustments, encoder_decoders, gemma4, states
+from model_store.gguf import adjustments, encoder_decoders, gemma3n, gemma4, states
 from model_store.gguf.adjustments import CAPS, GROWTH, Fields
 
 
@@ -229,6 +229,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "attention.sliding_window_pattern": "sliding_window_pattern",
         },
         adjust=adjustments.gemma,
+    ),
+    "gemma3n": Architecture(
+        "gemma3n_text",
+        layer={**BOTH_SIDES, **HEAD_NORMS, **gemma3n.LAYER},
+        model=gemma3n.MODEL,
+        keys=gemma3n.KEYS,
+        each=gemma3n.EACH,
+        adjust=gemma3n.adjust,
     ),
     "gemma4": Architecture(
         "gemma4_text",

@@ -24,7 +24,7 @@ from support.golden_logits import TOLERANCE
 from support.golden_logits import golden as golden_values
 from support.golden_models import Make
 
-CASES = ("gptj", "gpt_bigcode", "bloom", "mistral", "gemma2", "gemma4_text", "gemma4_text-k_eq_v")
+CASES = ("gptj", "gpt_bigcode", "bloom", "mistral", "gemma2", "gemma3n_text", "gemma4_text", "gemma4_text-k_eq_v")
 """Turned and learnt positions, one head for all, slopes, windows and soft caps."""
 
 

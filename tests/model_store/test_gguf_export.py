@@ -160,6 +160,7 @@ def test_numbers_too_large_for_float16_ask_for_more_bits(golden: Make, tmp_path:
     ("case", "said"),
     [
         ("gptj", "GGUF files of the family gptj are not written here, only of: arcee, bloom, .*, starcoder2;"),
+        ("gemma3n_text", "GGUF files of the family gemma3n_text can be read here, and not written"),
         ("gemma4", "GGUF files of the family gemma4 can be read here, and not written"),
         ("gemma4_text", "GGUF files of the family gemma4_text can be read here, and not written"),
         ("mistral", "llama.cpp's llama has no windows, and layer 0 has one of 6 tokens: --context 6 would do"),

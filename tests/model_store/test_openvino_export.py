@@ -21,6 +21,7 @@ CASES = (
     "gpt_bigcode",
     "bloom",
     "mistral",
+    "gemma3n_text",
     "gemma4_text",
     "gemma4_text-experts",
     "gemma4_text-k_eq_v",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from model_store.checkpoint.checkpoint import Checkpoint
-from support import gemma4_files
+from support import gemma3n_files, gemma4_files
 from support.gguf_files import floats, gguf, mxfp4, q8_0, vocabulary
 from support.gguf_states import blocks_of, with_states
 
@@ -15,7 +15,7 @@ ARCHITECTURES = {
     "afmoe": "afmoe",
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
-    "gemma4_text": "gemma4",
+    "gemma3n_text": "gemma3n", "gemma4_text": "gemma4",
     "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", "granitemoeshared": "granitemoe",
     "phimoe": "phimoe", "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "youtu": "deepseek2",
     "ernie4_5_moe": "ernie4_5-moe", "minicpm3": "minicpm3",
@@ -298,6 +298,8 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         keys |= choice_of_experts(config)
     elif config["model_type"] == "gemma4_text":
         keys |= gemma4_files.uneven_layers(config)
+    elif config["model_type"] == "gemma3n_text":
+        keys |= gemma3n_files.keys(config)
     if config["model_type"] == "gpt_neox":
         keys["attention.head_count_kv"] = heads
     if config["model_type"] == "falcon":
@@ -355,7 +357,7 @@ def apart(name: str, values: np.ndarray, config: dict[str, Any]) -> dict[str, np
 
 def pattern_of(config: dict[str, Any]) -> object:
     """Which layers have windows, in a number or a list."""
-    if config["model_type"] in ("olmo3", "gemma4_text"):
+    if config["model_type"] in ("olmo3", "gemma3n_text", "gemma4_text"):
         return [int(kind == "sliding_attention") for kind in config["layer_types"]]
     return 2 if config["model_type"] == "gemma3_text" else None
 
@@ -428,10 +430,10 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
     """The tensors under llama.cpp's names and in its order."""
     kind, heads = config["model_type"], config.get("num_attention_heads") or config.get("n_heads") or config["n_head"]
     names = {**NAMES, **(GEMMA if kind in ("gemma2", "gemma3_text") else RENAMED.get(kind, {}))}
-    names |= GEMMA | gemma4_files.NAMES if kind == "gemma4_text" else {}
+    names |= GEMMA | gemma4_files.NAMES | gemma3n_files.NAMES if kind in ("gemma3n_text", "gemma4_text") else {}
     found: dict[str, np.ndarray] = {}
-    for name, values in stacked(with_states(config, tensors)).items():
-        name = name + ".weight" if name.endswith(".layer_scalar") else name
+    for name, values in stacked(with_states(config, gemma3n_files.in_one(tensors))).items():
+        name = name + ".weight" if name.endswith((".layer_scalar", ".correct_output_scale")) else name
         stem, _, end = name.rpartition(".")
         stem = stem.removeprefix("model.").removeprefix("transformer.").removeprefix("gpt_neox.")
         layer, _, part = stem.removeprefix("layers.").removeprefix("blocks.").removeprefix("h.").partition(".")
@@ -448,7 +450,7 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
         if kind in NEIGHBOURS and target in ("attn_q", "attn_k"):  # the halves of a head -> neighbours
             count = heads if target == "attn_q" else config["num_key_value_heads"]
             values = values.reshape(count, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-        one_less = kind.startswith(("gemma", "nemotron")) and kind not in ("gemma4_text", "nemotron_h")
+        one_less = kind.startswith(("gemma", "nemotron")) and kind not in ("gemma3n_text", "gemma4_text", "nemotron_h")
         if one_less and target.endswith("norm") and end == "weight":
             values = values + 1
         scaled = {"gemma2": "attn_q", "gemma3_text": "attn_q_norm"}.get(kind)
