@@ -127,8 +127,8 @@ class Mamba(MatrixState):
     Its C, B and x are queries, keys and values; heads of a group share the former two.
     """
 
-    epsilon: float = 1e-5
-    """Of the norm of what the heads that share keys answer together."""
+    epsilon: float | None = 1e-5
+    """Of the norm of what the heads that share keys answer together; None: there is no norm."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +154,10 @@ class Attention:
     latent: Latent | None = None
     recurrence: ShortConvolution | DeltaNet | Mamba | None = None
     """What the layer has in the place of attention; it keeps a state then, and nothing is cached."""
+    beside: bool = False
+    """Whether it attends beside that, too: both read the same, and what they make of it is added."""
+    gains: tuple[float, ...] = ()
+    """What a family multiplies some of the layer's matrices by while they are read."""
     kv_layer: int | None = None
     """The layer before this one whose keys and values it attends to, having none of its own."""
     k_eq_v: bool = False
@@ -167,6 +171,11 @@ class Attention:
         require_sizes(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
         if self.heads % self.kv_heads:
             raise ValueError(f"{self.heads} heads cannot share {self.kv_heads} key-value heads evenly")
+
+    @property
+    def attends(self) -> bool:
+        """Whether tokens see others, with nothing in the place of that or beside it."""
+        return self.beside or self.recurrence is None
 
 
 @dataclass(frozen=True)
@@ -262,7 +271,7 @@ class Decoder:
         widest = max(layer.head_dim for layer in self.layers)
         if widest * self.context_length > LARGEST:
             raise ValueError(f"a context of {self.context_length:,} tokens with heads of {widest:,} is too large")
-        if all(layer.recurrence for layer in self.layers):
+        if not any(layer.attends for layer in self.layers):
             raise ValueError("none of its layers attends")
         if not 0 <= self.start_token < self.vocab_size:
             raise ValueError(f"the start token {self.start_token} is not among the {self.vocab_size} of the vocabulary")
@@ -285,7 +294,7 @@ class Decoder:
     @property
     def caches(self) -> list[tuple[int, Attention]]:
         """The layers that have keys and values of their own, with their numbers."""
-        return [(i, a) for i, a in enumerate(self.layers) if a.kv_layer is None and not a.recurrence]
+        return [(i, a) for i, a in enumerate(self.layers) if a.kv_layer is None and a.attends]
 
     @property
     def readers(self) -> int:
@@ -359,7 +368,7 @@ class StateWeights(NamedTuple):
     kernel: Weight  # (channels, width)
     decay: Weight  # (value_heads,), logarithms of rates
     decay_bias: Weight  # (value_heads,)
-    norm: Weight  # (value_elements,) or (value_size,)
+    norm: Weight | None  # (value_elements,) or (value_size,)
     skip: Weight | None  # (value_heads,), of Mamba-2 alone
 
 

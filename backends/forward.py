@@ -285,19 +285,21 @@ def enter(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Te
 
 
 def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, number: int) -> Tensor:
-    """Compute what a layer's tokens take from those before them, by attention or by a state: (B, T, hidden)."""
+    """Compute what a layer's tokens take from those before them, by attention, by a state or both: (B, T, hidden)."""
     layer, recurrence = f"{part}layers.{number}.", decoder.layers[number].recurrence
     if isinstance(recurrence, ShortConvolution):
         mixed = ops.short_convolution(ops.linear(x, weights[layer + "in_proj"]), number, weights[layer + "convolution"])
     elif recurrence:
-        names = "convolution", "decay", "decay_bias", "value_norm"
-        kernel, decay, bias, norm = (weights[layer + name] for name in names)
-        beside = StateWeights(kernel, decay, bias, norm, weights.get(layer + "skip"))
+        kernel, decay, bias = (weights[layer + name] for name in ("convolution", "decay", "decay_bias"))
+        beside = StateWeights(kernel, decay, bias, weights.get(layer + "value_norm"), weights.get(layer + "skip"))
         rates, qkvz = (ops.linear(x, weights[layer + name]) for name in ("rates_proj", "qkvz_proj"))
         compute = ops.mamba if isinstance(recurrence, Mamba) else ops.delta_net
         mixed = compute(qkvz, rates, number, beside)
     else:
         mixed = attend(decoder, weights, ops, x, part, number)
+    if decoder.layers[number].beside:
+        attended = ops.linear(attend(decoder, weights, ops, x, part, number), weights[layer + "o_proj"])
+        return ops.add(attended, ops.linear(mixed, weights[layer + "state_o_proj"]))
     return ops.linear(mixed, weights[layer + "o_proj"])
 
 

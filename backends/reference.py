@@ -42,17 +42,17 @@ ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
     "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
 }
 
-Cache = list[tuple[np.ndarray, np.ndarray]]
-"""Keys and values of each layer, (B, kv_heads, S, head_dim); or what it has in the place of attention: the tokens
-before the next ones as its convolution sees them, (B, width - 1, channels), and its state, (B, value_heads, value_size,
-key_size)."""
+Cache = list[tuple[np.ndarray, ...]]
+"""Keys and values of each layer, (B, kv_heads, S, head_dim), and what it has in the place of attention or beside it:
+the tokens before the next ones as its convolution sees them, (B, width - 1, channels), and its state, (B, value_heads,
+value_size, key_size)."""
 
 
 class Ops:
     """Operations on arrays; `memory` is what the decoder knows of a prompt that an encoder has read."""
 
     def __init__(self, decoder: Decoder, tokens: np.ndarray, cache: Cache, last: int, memory: Cache | None = None):
-        past = next((k.shape[2] for (k, _), a in zip(cache, decoder.layers, strict=True) if not a.recurrence), 0)
+        past = next((each[0].shape[2] for each, a in zip(cache, decoder.layers, strict=True) if a.attends), 0)
         self.decoder, self.cache, self.wanted, self.memory = decoder, cache, last, memory or []
         self.tokens = tokens
         self.positions = np.broadcast_to(np.arange(past, past + tokens.shape[1]), tokens.shape)
@@ -115,9 +115,10 @@ class Ops:
             parts = self.normalise(parts, norms)
         q, *new = parts
         if new:
-            past_k, past_v = self.cache[layer]
-            self.cache[layer] = np.concatenate([past_k, new[0]], axis=2), np.concatenate([past_v, new[1]], axis=2)
-        k, v = self.cache[layer if a.kv_layer is None else a.kv_layer]
+            *past, before, state = self.cache[layer]
+            k, v = (np.concatenate(pair, axis=2) for pair in zip(past, new, strict=True))
+            self.cache[layer] = k, v, before, state
+        k, v, *_ = self.cache[layer if a.kv_layer is None else a.kv_layer]
 
         repeats = a.heads // a.kv_heads
         scores = q @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(a.scale)  # (B, H, T, S)
@@ -145,10 +146,10 @@ class Ops:
 
     def convolve(self, x: np.ndarray, layer: int, kernel: Weight) -> np.ndarray:
         """Each channel (B, T, channels) weighted over the newest tokens, of which those before these are cached."""
-        weights, (before, state) = np.asarray(kernel.values, np.float32), self.cache[layer]
+        weights, (k, v, before, state) = np.asarray(kernel.values, np.float32), self.cache[layer]
         width, count = weights.shape[1], x.shape[1]
         seen = np.concatenate([before, x], axis=1)
-        self.cache[layer] = seen[:, seen.shape[1] - width + 1 :], state
+        self.cache[layer] = k, v, seen[:, seen.shape[1] - width + 1 :], state
         total = np.asarray(sum(seen[:, i : i + count] * weights[:, i] for i in range(width)))
         return total if kernel.bias is None else total + kernel.bias
 
@@ -169,14 +170,15 @@ class Ops:
         rates_of_heads = np.exp(np.asarray(weights.decay.values))
         fading = -rates_of_heads * np.logaddexp(kept + weights.decay_bias.values, np.float32(0))
         left = np.exp(fading).swapaxes(1, 2)[..., None]
-        before, state = self.cache[layer]
+        *others, state = self.cache[layer]
         answers = np.empty_like(v)
         for t in range(v.shape[2]):
             state = state * left[:, :, t, None]
             known = (state @ k[:, :, t, :, None])[..., 0]  # (B, H, value_size)
             state = state + ((v[:, :, t] - known) * written[:, :, t])[..., None] * k[:, :, t, None]
             answers[:, :, t] = (state @ q[:, :, t, :, None])[..., 0] * np.float32(how.key_size**-0.5)
-        self.cache[layer] = before, state
+        self.cache[layer] = *others, state
+        assert weights.norm
         return np.asarray(join_heads(self.norm(answers, weights.norm)) * self.activate(gates, "silu"))
 
     def mamba(self, x: np.ndarray, steps: np.ndarray, layer: int, weights: StateWeights) -> np.ndarray:
@@ -186,14 +188,16 @@ class Ops:
         q, k, v, gates = self.state_heads(x, layer, how, weights.kernel)
         steps = np.logaddexp(steps + weights.decay_bias.values, np.float32(0)).swapaxes(1, 2)[..., None]  # (B, H, T, 1)
         left = np.exp(-np.exp(np.asarray(weights.decay.values))[:, None, None] * steps)
-        before, state = self.cache[layer]
+        *others, state = self.cache[layer]
         answers = np.asarray(weights.skip.values)[:, None, None] * v
         for t in range(v.shape[2]):
             written = (v * steps)[:, :, t, :, None] * k[:, :, t, None]
             state = state * left[:, :, t, None] + written  # (B, H, value_size, key_size)
             answers[:, :, t] += (state @ q[:, :, t, :, None])[..., 0]
-        self.cache[layer] = before, state
+        self.cache[layer] = *others, state
         opened = join_heads(answers) * self.activate(gates, "silu")
+        if not weights.norm or how.epsilon is None:
+            return np.asarray(opened)
         groups = opened.reshape(*opened.shape[:2], how.key_heads, -1)
         normed = groups / np.sqrt(np.square(groups).mean(-1, keepdims=True) + np.float32(how.epsilon))
         return np.asarray(normed.reshape(opened.shape) * weights.norm.values)
@@ -324,15 +328,14 @@ def empty(decoder: Decoder, batch: int) -> Cache:
     return [nothing(a, decoder.hidden_size, batch) for a in decoder.layers]
 
 
-def nothing(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+def nothing(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, ...]:
     """What a layer begins with."""
-    if not (how := a.recurrence):
-        none = np.zeros((batch, a.kv_heads, 0, a.head_dim), np.float32)
-        return none, none
-    sizes, channels = (0, 0, 0), hidden_size
+    how, sizes, channels = a.recurrence, (0, 0, 0), hidden_size
     if isinstance(how, MatrixState):
         sizes, channels = (how.value_heads, how.value_size, how.key_size), how.channels
-    return np.zeros((batch, how.width - 1, channels), np.float32), np.zeros((batch, *sizes), np.float32)
+    shapes = (a.kv_heads, 0, a.head_dim), (how.width - 1 if how else 0, channels), sizes
+    none, before, state = (np.zeros((batch, *shape), np.float32) for shape in shapes)
+    return none, none, before, state
 
 
 class Session(RereadingSession):
@@ -370,33 +373,34 @@ class Range(CachedSession):
 
     def rewind(self, length: int) -> None:
         super().rewind(length)
-        kept, layers = self.cached, zip(self.cache, self.decoder.layers, strict=False)
-        self.cache = [pair if a.recurrence else (pair[0][:, :, :kept], pair[1][:, :, :kept]) for pair, a in layers]
+        kept = self.cached
+        self.cache = [(k[:, :, :kept], v[:, :, :kept], *others) for k, v, *others in self.cache]
 
     def states(self) -> States:
         """What layers have in the place of keys and values; arrays that nothing writes to."""
         kept = [i for i, a in enumerate(self.decoder.layers) if a.recurrence]
-        return {f"{kind}_{i}": x for i in kept for kind, x in zip(("tokens", "state"), self.cache[i], strict=True)}
+        return {f"{kind}_{i}": x for i in kept for kind, x in zip(("tokens", "state"), self.cache[i][2:], strict=True)}
 
     def put(self, states: States) -> None:
         for i, a in enumerate(self.decoder.layers):
             if a.recurrence:
-                self.cache[i] = states[f"tokens_{i}"], states[f"state_{i}"]
+                self.cache[i] = *self.cache[i][:2], states[f"tokens_{i}"], states[f"state_{i}"]
 
     def take_rows(self, parents: list[int]) -> None:
-        self.cache, self.memory = ([(k[parents], v[parents]) for k, v in each] for each in (self.cache, self.memory))
+        both = self.cache, self.memory
+        self.cache, self.memory = ([tuple(x[parents] for x in layer) for layer in each] for each in both)
 
     def export(self, row: int) -> KeyValues | None:
         if self.whole_prompts or self.border or self.decoder.recurrent:
             return None
         pairs = enumerate(self.cache)
-        return {f"{kind}_{i}": x[row] for i, pair in pairs for kind, x in zip(("key", "value"), pair, strict=True)}
+        return {f"{kind}_{i}": x[row] for i, pair in pairs for kind, x in zip(("key", "value"), pair, strict=False)}
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         self.cached, self.held_rows = len(tokens), 1
         self.cache = [
-            (found[f"key_{i}"][None, :, : len(tokens)], found[f"value_{i}"][None, :, : len(tokens)])
-            for i in range(len(self.decoder.layers))
+            (found[f"key_{i}"][None, :, : len(tokens)], found[f"value_{i}"][None, :, : len(tokens)], *others)
+            for i, (_, _, *others) in enumerate(empty(self.decoder, 1))
         ]
 
     def open_batch(self) -> Batch | None:

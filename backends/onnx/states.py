@@ -49,6 +49,7 @@ def delta_net(
     q, k = split(graph, unit_heads(graph, qk, how.key_size), keys, keys)
     fading = fade(graph, soft_steps(graph, kept, weights.decay_bias), weights.decay)
     answered = ask(graph, [q, repeated(graph, k, how), v], layer, how, fading, graph.node("Sigmoid", share))
+    assert weights.norm
     norm = graph.constant(weights.norm.name, np.asarray(weights.norm.values))
     return graph.node("Mul", norm_heads(graph, answered, norm, how.value_size, epsilon), silu(graph, gates))
 
@@ -64,6 +65,8 @@ def mamba(graph: Graph, x: str, steps: str, layer: int, how: Mamba, weights: Sta
     written = by_head(graph, v, how, graph.node("Unsqueeze", steps, graph.numbers(-1)))
     answered = ask(graph, [q, repeated(graph, k, how), written], layer, how, fade(graph, steps, weights.decay))
     opened = graph.node("Mul", graph.node("Add", answered, skipped), silu(graph, gates))
+    if not weights.norm or how.epsilon is None:
+        return opened
     group = size // how.key_heads
     ones = graph.constant(f"ones_{group}", np.ones(group, np.float32))
     normed = norm_heads(graph, opened, ones, group, how.epsilon)

@@ -41,6 +41,7 @@ TEXT = Kind("a text", lambda value: isinstance(value, str))
 TEXTS = Kind("a list of texts", each(lambda value: isinstance(value, str)))
 POSITIVE = above(0, 1e15, "a number above 0")
 MULTIPLIER = Kind("a number from 0.00001 to 100000", lambda value: is_number(value) and 1e-5 <= value <= 1e5)
+MULTIPLIERS = Kind("a list of numbers from 0.00001 to 100000", each(MULTIPLIER.fits))
 EPSILON = above(0, 1, "a number above 0, and 1 at most")
 BASE = above(1, 1e15, "a number above 1")
 SHARE = Kind("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
@@ -77,6 +78,9 @@ NAMED: dict[str, Kind] = {
     "architectures attention_layers layer_types layers_block_type mlp_layer_types": TEXTS,
     "attention_types": PATTERN,
     "alibi_bias_max attention_multiplier embedding_multiplier logit_scale logits_scaling": MULTIPLIER,
+    "attention_in_multiplier attention_out_multiplier key_multiplier lm_head_multiplier": MULTIPLIER,
+    "ssm_in_multiplier ssm_out_multiplier": MULTIPLIER,
+    "mlp_multipliers ssm_multipliers": MULTIPLIERS,
     "residual_multiplier route_scale routed_scaling_factor scale_depth scale_emb softmax_scale": MULTIPLIER,
     "alpha attention_factor beta_fast beta_slow factor high_freq_factor long_mscale low_freq_factor": POSITIVE,
     "query_pre_attn_scalar short_mscale swiglu_alpha swiglu_limit": POSITIVE,
@@ -84,7 +88,8 @@ NAMED: dict[str, Kind] = {
     "alibi attention_k_eq_v do_layer_norm_before enable_moe_block is_gated_act multi_query mup_enabled": FLAG,
     "new_decoder_architecture norm_topk_prob parallel_attn rope_interleave scale_attn_by_inverse_layer_idx": FLAG,
     "scale_attn_weights scale_decoder_outputs scale_embedding tie_word_embeddings truncate use_parallel_residual": FLAG,
-    "altup_correct_scale use_sliding_window": FLAG,
+    "altup_correct_scale attention_bias mamba_norm_before_gate mamba_proj_bias mamba_rms_norm mlp_bias": FLAG,
+    "use_sliding_window": FLAG,
     "bos_token_id eos_token_id": TOKENS,
     "decoder_start_token_id pad_token_id": TOKEN,
     "layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon rms_norm_eps": EPSILON,
@@ -115,7 +120,7 @@ SIZES = {
     "linear_key_head_dim linear_value_head_dim mamba_d_state mamba_head_dim ssm_state_size": 1 << 12,
     "conv_L_cache linear_conv_kernel_dim mamba_d_conv mamba_expand conv_kernel": 1 << 8,
     "dim_model_base moe_intermediate_size shared_expert_intermediate_size": 1 << 20,
-    "kv_lora_rank q_lora_rank": 1 << 16,
+    "kv_lora_rank mamba_d_ssm q_lora_rank": 1 << 16,
     "qk_nope_head_dim qk_rope_head_dim v_head_dim": 1 << 12,
     "decoder_sparse_step moe_layer_interval": 1 << 12,
     "altup_num_inputs": 1 << 6,

@@ -20,7 +20,7 @@ TYPES = {
         "switch_transformers",
     ),
     RECURRENT: (
-        "bailing_hybrid", "bamba", "falcon_h1", "*mamba*", "jamba", "kimi_linear", "olmo_hybrid",
+        "bailing_hybrid", "bamba", "*mamba*", "jamba", "kimi_linear", "olmo_hybrid",
         "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
     "drafts for another model, whose keys and values it reads": ("gemma4*_assistant",),

@@ -43,9 +43,9 @@ OF_MIXING: Mapping[type, tuple[str, ...]] = {
     NoneType: ("qkv_proj", "q_norm", "k_norm", "attention_gate"),
     ShortConvolution: ("in_proj", "convolution"),
     DeltaNet: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm"),
-    Mamba: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm", "skip"),
+    Mamba: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm", "skip", "state_o_proj"),
 }
-"""Weights that only layers have which attend, or which have this in the place of attention."""
+"""Weights that only layers have which attend, or which have this in the place of attention or beside it."""
 OF_ALL = "gate_up_proj", "up_proj", "down_proj"
 """Weights that layers with experts have only where there is a feed-forward for all tokens, too."""
 OF_FEEDING = "ffn_norm", *OF_ALL
@@ -146,7 +146,10 @@ class Canonical(Lazy):
         if not a.feeds and name in OF_FEEDING:
             return {}
         recurrence = a.recurrence if layer.startswith("layers.") else None
-        if name not in OF_MIXING[type(recurrence)] and name in chain.from_iterable(OF_MIXING.values()):
+        mixing = OF_MIXING[type(recurrence)] + (OF_MIXING[NoneType] if a.beside else ())
+        if name not in mixing and name in chain.from_iterable(OF_MIXING.values()):
+            return {}
+        if name == "value_norm" and isinstance(recurrence, Mamba) and recurrence.epsilon is None:
             return {}
         if name == "qkv_proj":
             source = source_of_heads(source, a)
@@ -309,7 +312,7 @@ class Canonical(Lazy):
             "decay_bias": (how.value_heads,),
             "value_norm": (how.value_elements if isinstance(how, Mamba) else how.value_size,),
             "skip": (how.value_heads,),
-            "o_proj": (size, how.value_elements),
+            "state_o_proj" if a.beside else "o_proj": (size, how.value_elements),
         }
 
     def input_shapes(self) -> dict[str, tuple[int, ...]]:

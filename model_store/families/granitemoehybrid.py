@@ -75,7 +75,8 @@ def decoder(config: Config) -> Decoder:
     attending = same.layers[0] if turns else replace(same.layers[0], rope=None)
     of_kind = {"full_attention": attending}
     if "linear_attention" in kinds:
-        of_kind["linear_attention"] = replace(attending, rope=None, recurrence=state_of(config, same.hidden_size))
+        state = state_of(config, config.get("mamba_expand", 2) * same.hidden_size)
+        of_kind["linear_attention"] = replace(attending, rope=None, recurrence=state)
     return replace(same, layers=tuple(of_kind[kind] for kind in kinds))
 
 
@@ -86,10 +87,10 @@ def refuse_limits(config: Config) -> None:
         raise UnsupportedCheckpoint(f"time_step_limit (config.json) is {cut(limits)}: limits are not supported")
 
 
-def state_of(config: Config, hidden_size: int) -> Mamba:
-    """What layers keep that do not attend."""
+def state_of(config: Config, size: int) -> Mamba:
+    """What layers keep whose heads have values of so many elements together."""
     refuse_limits(config)
-    heads, size = config.get("mamba_n_heads", 128), config.get("mamba_expand", 2) * hidden_size
+    heads = config.get("mamba_n_heads", 128)
     return Mamba(
         key_heads=config.get("mamba_n_groups", 1),
         value_heads=heads,

@@ -217,6 +217,9 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "exaone4", layer={"attention_norm": "", "ffn_norm": "", **BOTH_SIDES, **HEAD_NORMS}, adjust=adjustments.exaone
     ),
     "falcon": Architecture("falcon", layer={"ffn_norm": ""}, adjust=adjustments.falcon),
+    "falcon-h1": Architecture(
+        "falcon_h1", layer=states.BESIDE, keys=states.MAMBA_SIZES, seen=states.normed, adjust=states.adjust_beside
+    ),
     "gemma": Architecture("gemma"),
     "gemma2": Architecture("gemma2", layer=BOTH_SIDES, keys={**CAPS, **WINDOW}, adjust=adjustments.gemma),
     "gemma3": Architecture(

@@ -1,6 +1,6 @@
 """How GGUF files have the weights of layers that keep a state."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,16 @@ def adjust_mamba(config: dict[str, Any]) -> None:  # Any: config.json's
     size = config.get("moe_intermediate_size", 0)
     config["intermediate_size"] = size
     config["shared_intermediate_size"] = config.get("shared_expert_intermediate_size") or size
+
+
+def adjust_beside(config: dict[str, Any]) -> None:  # Any: config.json's
+    """The elements of all values; factors are in the matrices already."""
+    config["mamba_d_ssm"], config["mamba_norm_before_gate"] = take_values(config, MAMBA_SIZES), False
+
+
+def normed(names: Collection[str]) -> dict[str, Any]:  # Any: config.json's
+    """Whether what states answer is normalised, which only tensors tell."""
+    return {"mamba_rms_norm": "blk.0.ssm_norm.weight" in names}
 
 
 def adjust_blocks(config: dict[str, Any]) -> None:  # Any: config.json's
@@ -109,6 +119,8 @@ def mamba(block: str) -> dict[str, Source]:
 
 MAMBA = mamba("blk.{0}")
 """Weights of Granite 4's H, most of whose layers are Mamba-2's."""
+BESIDE = {**MAMBA, "o_proj": "blk.{}.attn_output", "state_o_proj": "blk.{}.ssm_out"}
+"""Weights of Falcon-H1, whose layers attend, too."""
 BLOCKS: dict[str, Source] = {
     "attention_norm": "blk.{2}.attn_norm",
     "qkv_proj": "blk.{2}.attn_q blk.{2}.attn_k blk.{2}.attn_v",

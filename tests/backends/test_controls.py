@@ -18,6 +18,7 @@ from model_store.families import (
     apertus,
     codegen,
     deepseek_v2,
+    falcon_h1,
     gemma3n_text,
     gemma4_text,
     gpt_oss,
@@ -101,7 +102,8 @@ SHARING = (
     "afmoe", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "gemma4_text-experts", "glm4_moe", "glm4_moe_lite",
     "granitemoehybrid-experts", "granitemoeshared", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next",
 )  # fmt: skip
-MAMBAS = [case for case in RECURRENT if case.startswith(("granite", "nemotron_h"))]
+MAMBAS = [case for case in RECURRENT if case.startswith(("falcon_h1", "granite", "nemotron_h"))]
+NORMED = [case for case in MAMBAS if case != "falcon_h1-unnormed"]
 DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
 LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
 MIXTURES = (
@@ -142,7 +144,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "scaled embedding": ("gemma", decoder(embedding_scale=1.0)),
     **{
         f"scaled embedding of {case}": (case, decoder(embedding_scale=1.0))
-        for case in ("afmoe", "biogpt", "granite", "xglm")
+        for case in ("afmoe", "biogpt", "falcon_h1", "granite", "xglm")
     },
     "scaled output": ("cohere", decoder(output_scale=1.0)),
     "scaled output of granite": ("granite", decoder(output_scale=1.0)),
@@ -363,10 +365,19 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "decay": weights(others, "layers.*.decay"),
             "bias of the steps": weights(others, "layers.*.decay_bias"),
             "values as they are": weights(others, "layers.*.skip"),
+        }.items()
+    },
+    **{
+        f"{what} of {case}": (case, change)
+        for case in NORMED
+        for what, change in {
             "norm of the answers": weights(ones, "layers.*.value_norm"),
             "epsilon of the state": state_epsilon(1e-6),
         }.items()
     },
+    "state beside attention": ("falcon_h1", attention(lambda each: {"recurrence": None, "beside": False})),
+    "what the state beside attention gives": ("falcon_h1", weights(others, "layers.*.state_o_proj")),
+    "scaled output of falcon_h1": ("falcon_h1", decoder(output_scale=1.0)),
     **{
         f"feed-forwards behind some layers of {case}": (case, attention(lambda each: {"feeds": False}))
         for case in ("nemotron_h", "nemotron_h-biases")
@@ -404,6 +415,10 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
         **{case: ("[qk]_norm*", None) for case in ("glm4_moe", "persimmon")},
         "phi": ("*", transforms.halve_rotary),
     },
+    falcon_h1.times_attended: {"falcon_h1": ("o_proj", None)},
+    falcon_h1.times_answered: {"falcon_h1": ("state_o_proj", None)},
+    falcon_h1.times_gates: {"falcon_h1": ("gate_up_proj", None)},
+    falcon_h1.times_parts: {"falcon_h1": ("qkvz_proj", None)},
     deepseek_v2.halve_neighbours: {case: ("*", None) for case in LATENT if case != "minicpm3"},
     deepseek_v2.spread_turning: {case: ("q_proj", None) for case in LATENT},
     deepseek_v2.expand: {case: ("kv_up_proj", keys_rolled) for case in LATENT},
@@ -445,7 +460,7 @@ def test_without_this_feature_the_golden_logits_are_missed(what: str) -> None:
 
 ROLES_OF_ALL = {"embedding", "qkv_proj", "o_proj", "up_proj", "gate_up_proj", "down_proj", "lm_head"}
 SIZES = {"layers", "hidden_size", "vocab_size", "context_length", "heads", "kv_heads", "head_dim", "latent", "k_eq_v"}
-SIZES |= {"recurrence"}
+SIZES |= {"gains", "recurrence"}
 """What no model runs without: another value does not fit the weights."""
 
 

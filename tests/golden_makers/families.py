@@ -197,6 +197,12 @@ CASES: dict[str, dict[str, object]] = {
     "granitemoehybrid-biases": dict(LLAMA, **MAMBA, layer_types=["mamba", "attention"], num_local_experts=0)
     | dict(num_experts_per_tok=0, shared_intermediate_size=96, position_embedding_type="rope", attention_bias=True)
     | dict(mamba_proj_bias=True, mamba_conv_bias=False, attention_multiplier=0.1, residual_multiplier=0.3),
+    "falcon_h1": dict(LLAMA, **MAMBA, mamba_d_ssm=128, mamba_rms_norm=True, mamba_norm_before_gate=False)
+    | dict(mamba_n_groups=2, embedding_multiplier=3.0, lm_head_multiplier=0.4, mlp_multipliers=[1.4, 0.6])
+    | dict(key_multiplier=0.5, attention_in_multiplier=1.3, attention_out_multiplier=0.7, ssm_in_multiplier=0.8)
+    | dict(ssm_multipliers=[0.6, 1.5, 0.7, 1.2, 1.7], ssm_out_multiplier=0.4),
+    "falcon_h1-unnormed": dict(LLAMA, **MAMBA, mamba_d_ssm=None, ssm_out_multiplier=0.4)
+    | dict(num_hidden_layers=1, tie_word_embeddings=True),
     "granite_swa": dict(LLAMA, num_hidden_layers=5, sliding_window=6, layer_rope_theta=[500.0, 0, 90.0, 500.0, 0])
     | dict(embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.3, attention_multiplier=0.1),
     "granitemoe_swa": dict(LLAMA, num_local_experts=6, num_experts_per_tok=2, shared_intermediate_size=80)

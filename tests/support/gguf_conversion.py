@@ -9,13 +9,13 @@ import numpy as np
 from model_store.checkpoint.checkpoint import Checkpoint
 from support import gemma3n_files, gemma4_files
 from support.gguf_files import floats, gguf, mxfp4, q8_0, vocabulary
-from support.gguf_states import blocks_of, with_states
+from support.gguf_states import blocks_of, states_of, with_states
 
 ARCHITECTURES = {
     "afmoe": "afmoe",
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
-    "exaone4": "exaone4", "falcon": "falcon", "gemma": "gemma", "gemma2": "gemma2", "gemma3_text": "gemma3",
-    "gemma3n_text": "gemma3n", "gemma4_text": "gemma4",
+    "exaone4": "exaone4", "falcon": "falcon", "falcon_h1": "falcon-h1", "gemma": "gemma", "gemma2": "gemma2",
+    "gemma3_text": "gemma3", "gemma3n_text": "gemma3n", "gemma4_text": "gemma4",
     "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", "granitemoeshared": "granitemoe",
     "phimoe": "phimoe", "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "youtu": "deepseek2",
     "ernie4_5_moe": "ernie4_5-moe", "minicpm3": "minicpm3",
@@ -45,7 +45,7 @@ NAMES = {
     "mlp.fc1": "ffn_up", "mlp.dense_h_to_4h": "ffn_up",
     "norm_f": "output_norm", "norm_1": "attn_norm", "norm_2": "ffn_norm", "attn.Wqkv": "attn_qkv",
     "attn.out_proj": "attn_output", "ffn.up_proj": "ffn_up", "ffn.down_proj": "ffn_down",
-    "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm",
+    "pre_ff_layernorm": "ffn_norm", "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm",
     "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
     **dict.fromkeys(("mlp.gate", "block_sparse_moe.gate", "block_sparse_moe.router.layer"), "ffn_gate_inp"),
     "mlp.router.gate": "ffn_gate_inp", "self_attn.gate_proj": "attn_gate",
@@ -286,6 +286,8 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         }  # fmt: skip
     if config["model_type"] == "nemotron_h":
         keys |= blocks_of(config)
+    if config["model_type"] == "falcon_h1":
+        keys |= states_of(config)
     if config["model_type"] == "minicpm3":
         keys |= {
             "attention.kv_lora_rank": config["kv_lora_rank"], "attention.q_lora_rank": config["q_lora_rank"],

@@ -10,6 +10,8 @@ def with_states(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[
     found = {name: values[:, 0] if ".conv" in name and values.ndim == 3 else values for name, values in tensors.items()}
     if config["model_type"] == "granitemoehybrid":
         return with_mamba(config, config["mamba_n_groups"], found)
+    if config["model_type"] == "falcon_h1":
+        return with_mamba(config, config["mamba_n_groups"], multiplied(config, found))
     if config["model_type"] == "nemotron_h":
         return with_mamba(config, config["n_groups"], {by_kind(config, name): one for name, one in found.items()})
     if not config["model_type"].startswith("qwen3_5"):
@@ -49,6 +51,31 @@ def blocks_of(config: dict[str, Any]) -> dict[str, object]:
         "ssm.inner_size": config["mamba_num_heads"] * config["mamba_head_dim"],
         "expert_count": None, "expert_used_count": None, "expert_feed_forward_length": None,
     }  # fmt: skip
+
+
+def states_of(config: dict[str, Any]) -> dict[str, object]:
+    """The keys that the converter writes of Falcon-H1's states."""
+    return {
+        "ssm.conv_kernel": config["mamba_d_conv"], "ssm.state_size": config["mamba_d_state"],
+        "ssm.group_count": config["mamba_n_groups"], "ssm.time_step_rank": config["mamba_n_heads"],
+        "ssm.inner_size": config["mamba_d_head"] * config["mamba_n_heads"],
+        "embedding_scale": None, "attention.scale": None,
+    }  # fmt: skip
+
+
+def multiplied(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Falcon-H1's matrices with the factors that config.json has for them."""
+    read, size = config["attention_in_multiplier"], config["mamba_d_head"] * config["mamba_n_heads"]
+    keys = config["mamba_n_groups"] * config["mamba_d_state"]
+    parts = np.repeat(config["ssm_multipliers"], [size, size, keys, keys, config["mamba_n_heads"]])
+    gate, down = config["mlp_multipliers"]
+    factors: dict[str, Any] = {
+        "q_proj": read, "k_proj": read * config["key_multiplier"], "v_proj": read, "gate_proj": gate, "down_proj": down,
+        "o_proj": config["attention_out_multiplier"], "out_proj": config["ssm_out_multiplier"],
+        "in_proj": (config["ssm_in_multiplier"] * parts)[:, None], "lm_head": config["lm_head_multiplier"],
+        "embed_tokens": config["embedding_multiplier"],
+    }  # fmt: skip
+    return {name: values * factors.get(name.split(".")[-2], 1.0) for name, values in tensors.items()}
 
 
 KINDS = {"linear_attention": "mamba", "full_attention": "self_attn", "mlp": "mlp"}
