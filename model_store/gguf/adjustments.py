@@ -53,6 +53,13 @@ def exaone(config: Fields) -> None:
     config.setdefault("sliding_window", 0)
 
 
+def k_exaone(config: Fields) -> None:
+    """Experts that sigmoids choose; no windows where the file names none."""
+    if config.pop("gating", SIGMOID) != SIGMOID:
+        raise ValueError("K-EXAONE chooses experts by sigmoids (expert_gating_func)")
+    exaone(config)
+
+
 def olmo(config: Fields) -> None:
     """OLMo 3 has windows, in which positions turn as elsewhere, but are not stretched."""
     if config.get("sliding_window"):

@@ -213,6 +213,13 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "ernie4_5-moe": Architecture(
         "ernie4_5_moe", halve_rotary, layer={"choice_bias": "blk.{}.exp_probs_b.bias"}, keys=MANY
     ),
+    "exaone": Architecture("exaone"),
+    "exaone-moe": Architecture(
+        "exaone_moe",
+        layer={**HEAD_NORMS, "choice_bias": "blk.{}.exp_probs_b.bias"},
+        keys={**CHOSEN, **EXPERTS, **WINDOW, **GUESSING, "expert_shared_count": "num_shared_experts"},
+        adjust=adjustments.k_exaone,
+    ),
     "exaone4": Architecture(
         "exaone4", layer={"attention_norm": "", "ffn_norm": "", **BOTH_SIDES, **HEAD_NORMS}, adjust=adjustments.exaone
     ),

@@ -75,17 +75,18 @@ SEEN = 10 * TOLERANCE
 
 
 WINDOWED = (
-    "afmoe", "cohere2", "cwm", "exaone4-hybrid", "gemma2", "gemma3", "gemma3_text", "gemma3n_text", "gemma4_text",
-    "gpt_neo", "gpt_oss", "granite_swa", "granitemoe_swa", "lfm3", "mellum", "ministral", "mistral", "mixtral", "olmo3",
-    "phi3", "phimoe", "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
+    "afmoe", "cohere2", "cwm", "exaone4-hybrid", "exaone_moe", "gemma2", "gemma3", "gemma3_text", "gemma3n_text",
+    "gemma4_text", "gpt_neo", "gpt_oss", "granite_swa", "granitemoe_swa", "lfm3", "mellum", "ministral", "mistral",
+    "mixtral", "olmo3", "phi3", "phimoe", "qwen2-window", "qwen3_moe-mixed", "smollm3", "starcoder2", "vaultgemma",
 )  # fmt: skip
 EPSILONS = {
     1e-3: ("biogpt", "olmo", "opt", "xglm"),
     1e-5: (
-        "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "ernie4_5_moe", "exaone4",
-        "falcon", "glm4_moe", "gpt2", "granite_swa", "internlm3", "iquestcoder", "jais2", "mixtral", "olmoe", "phimoe",
-        "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj", "hunyuan_v1_dense", "nemotron",
-        "nemotron_h", "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm", "starcoder2", "afmoe",
+        "apertus", "arcee", "bloom", "codegen", "cohere", "cohere2", "cwm", "ernie4_5", "ernie4_5_moe", "exaone",
+        "exaone4", "exaone_moe", "falcon", "glm4_moe", "gpt2", "granite_swa", "internlm3", "iquestcoder", "jais2",
+        "mixtral", "olmoe", "phimoe", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj",
+        "hunyuan_v1_dense", "nemotron", "nemotron_h", "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm",
+        "starcoder2", "afmoe",
     ),
     1e-6: (
         "gemma", "gemma3n_text", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid",
@@ -99,8 +100,8 @@ EPSILONS = {
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
 SHARING = (
-    "afmoe", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "gemma4_text-experts", "glm4_moe", "glm4_moe_lite",
-    "granitemoehybrid-experts", "granitemoeshared", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next",
+    "afmoe", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "exaone_moe", "gemma4_text-experts", "glm4_moe",
+    "glm4_moe_lite", "granitemoehybrid-experts", "granitemoeshared", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next",
 )  # fmt: skip
 MAMBAS = [case for case in RECURRENT if case.startswith(("falcon_h1", "granite", "nemotron_h"))]
 NORMED = [case for case in MAMBAS if case != "falcon_h1-unnormed"]
@@ -179,7 +180,15 @@ CONTROLS: dict[str, tuple[str, Change]] = {
     "fewer groups of experts": ("glm4_moe", experts(chosen_groups=1)),
     **{
         f"choice of {case}": (case, without("layers.*.choice_bias"))
-        for case in ("afmoe", "deepseek_v3", "ernie4_5_moe", "glm4_moe", "glm4_moe_lite", "lfm2_moe")
+        for case in (
+            "afmoe",
+            "deepseek_v3",
+            "ernie4_5_moe",
+            "exaone_moe",
+            "glm4_moe",
+            "glm4_moe_lite",
+            "lfm2_moe",
+        )  # fmt: skip
     },
     "scores of afmoe": ("afmoe", experts(scores="softmax")),
     "scores of lfm2_moe": ("lfm2_moe", experts(scores="softmax")),

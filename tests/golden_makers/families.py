@@ -228,6 +228,9 @@ CASES: dict[str, dict[str, object]] = {
     "glm4": dict(LLAMA, head_dim=16, pad_token_id=0),
     "stablelm": dict(LLAMA, use_qkv_bias=True),
     "stablelm-parallel": dict(LLAMA, use_parallel_residual=True),
+    "exaone": dict(LLAMA, head_dim=20, tie_word_embeddings=True),
+    "exaone_moe": dict(LLAMA, **EXPERTS, head_dim=16, sliding_window=6, sliding_window_pattern=2)
+    | dict(num_experts=8, n_group=4, topk_group=2, num_shared_experts=1, routed_scaling_factor=1.5),
     "exaone4": dict(LLAMA, sliding_window=None, layer_types=["full_attention", "full_attention"]),
     "exaone4-hybrid": dict(LLAMA, num_hidden_layers=4, sliding_window=6, sliding_window_pattern=4),
     "ernie4_5": dict(LLAMA, head_dim=20, use_bias=True),

@@ -14,7 +14,8 @@ from support.gguf_states import blocks_of, states_of, with_states
 ARCHITECTURES = {
     "afmoe": "afmoe",
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
-    "exaone4": "exaone4", "falcon": "falcon", "falcon_h1": "falcon-h1", "gemma": "gemma", "gemma2": "gemma2",
+    "exaone": "exaone", "exaone_moe": "exaone-moe", "exaone4": "exaone4", "falcon": "falcon",
+    "falcon_h1": "falcon-h1", "gemma": "gemma", "gemma2": "gemma2",
     "gemma3_text": "gemma3", "gemma3n_text": "gemma3n", "gemma4_text": "gemma4",
     "deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "gpt_oss": "gpt-oss", "granitemoeshared": "granitemoe",
     "phimoe": "phimoe", "glm4_moe": "glm4moe", "glm4_moe_lite": "deepseek2", "youtu": "deepseek2",
@@ -57,7 +58,7 @@ NAMES = {
     "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b", "mlp.gate.e_score_correction": "exp_probs_b",
-    "mlp.moe_statics.e_score_correction": "exp_probs_b",
+    **dict.fromkeys(("mlp.moe_statics.e_score_correction", "mlp.e_score_correction"), "exp_probs_b"),
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "eh_proj": "nextn.eh_proj",
     "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "embedding_norm": "token_embd_norm",
     "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "self_attn.out_proj": "attn_output",
@@ -72,7 +73,10 @@ NAMES = {
         ("in_proj", "in"), ("A_log", "a"), ("D", "d"), ("dt_proj", "dt"), ("conv1d", "conv1d"), ("norm", "norm"),
         ("out_proj", "out"))},
     "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate",
-    "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down", "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
+    "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down",
+    "mlp.c_fc_0": "ffn_gate", "mlp.c_fc_1": "ffn_up", "attn.attention.out_proj": "attn_output",
+    **{f"attn.attention.{one}_proj": f"attn_{one}" for one in "qkv"},
+    "mlp.fc2": "ffn_down", "mlp.dense_4h_to_h": "ffn_down",
 }  # fmt: skip
 BEHIND = {
     "post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm",
@@ -296,7 +300,7 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         }  # fmt: skip
     elif config.get("kv_lora_rank"):
         keys |= sizes_of_latents(config, scaling)
-    elif config["model_type"] in ("glm4_moe", "ernie4_5_moe"):
+    elif config["model_type"] in ("exaone_moe", "glm4_moe", "ernie4_5_moe"):
         keys |= choice_of_experts(config)
     elif config["model_type"] == "gemma4_text":
         keys |= gemma4_files.uneven_layers(config)
@@ -336,9 +340,11 @@ def choice_of_experts(config: dict[str, Any]) -> dict[str, object]:
     by_sigmoids = config["model_type"] not in ("deepseek_v2", "ernie4_5_moe")
     return {
         "leading_dense_block_count": dense,
-        "expert_count": config.get("n_routed_experts") or config["moe_num_experts"],
+        "expert_count": config.get("n_routed_experts") or count_experts(config) or config["moe_num_experts"],
         "expert_used_count": config.get("num_experts_per_tok") or config["moe_k"],
-        "expert_shared_count": config.get("n_shared_experts") or config["moe_num_shared_experts"],
+        "expert_shared_count": config.get("n_shared_experts")
+        or config.get("num_shared_experts")
+        or config["moe_num_shared_experts"],
         "expert_weights_scale": config.get("routed_scaling_factor"),
         "expert_weights_norm": True if by_sigmoids else None,
         "expert_gating_func": None if "moe_k" in config else 2 if by_sigmoids else 1,
@@ -359,7 +365,7 @@ def apart(name: str, values: np.ndarray, config: dict[str, Any]) -> dict[str, np
 
 def pattern_of(config: dict[str, Any]) -> object:
     """Which layers have windows, in a number or a list."""
-    if config["model_type"] in ("olmo3", "gemma3n_text", "gemma4_text"):
+    if config["model_type"] in ("olmo3", "exaone_moe", "gemma3n_text", "gemma4_text"):
         return [int(kind == "sliding_attention") for kind in config["layer_types"]]
     return 2 if config["model_type"] == "gemma3_text" else None
 
