@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from backends.decoder import Decoder, DeltaNet
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import flattened, gates_alone, plus_one, spread_rotary, without_gates
 from model_store.families import kinds_of, llama, qwen2_vl
 from model_store.families.llama import TIED
@@ -34,8 +33,7 @@ LAYER = {
 def decoder(config: Config) -> Decoder:
     """Read config.json, or its `text_config`; every fourth layer attends, unless `layer_types` says which do."""
     config = {"head_dim": 256, **qwen2_vl.text_of(config)}
-    same = llama.decoder(config)
-    turned = rope(config, same.layers[0].head_dim, partial=config.get("partial_rotary_factor", 0.25))
+    same = llama.decoder(config, partial=0.25)
     every = config.get("full_attention_interval") or 4
     default = ["linear_attention" if (i + 1) % every else "full_attention" for i in range(len(same.layers))]
     state = DeltaNet(
@@ -46,7 +44,7 @@ def decoder(config: Config) -> Decoder:
         width=config.get("linear_conv_kernel_dim", 4),
     )
     of_kind = {
-        "full_attention": replace(same.layers[0], rope=turned),
+        "full_attention": same.layers[0],
         "linear_attention": replace(same.layers[0], rope=None, recurrence=state),
     }
     return replace(same, layers=tuple(of_kind[kind] for kind in kinds_of(config, default, *of_kind)))

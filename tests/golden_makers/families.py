@@ -253,7 +253,11 @@ CASES: dict[str, dict[str, object]] = {
     "lfm3": dict(LLAMA, num_hidden_layers=4, norm_eps=EPSILON, head_dim=16, sliding_window=6, conv_L_cache=5)
     | dict(layer_types=["conv", "sliding_attention", "full_attention", "conv"])
     | dict(rope_parameters=GEMMA4["rope_parameters"], pad_token_id=0, bos_token_id=1, eos_token_id=2),
-    "qwen3_5_text": dict(LLAMA, **DELTA, num_hidden_layers=4, head_dim=24),
+    "qwen3_5_text": dict(LLAMA, **DELTA, num_hidden_layers=4, head_dim=24)
+    | dict(
+        rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
+        | dict(partial_rotary_factor=0.5)
+    ),
     "qwen3_5": dict(
         text_config=dict(LLAMA, **DELTA, num_hidden_layers=2, head_dim=32, tie_word_embeddings=True)
         | dict(rope_parameters=MROPE | dict(mrope_interleaved=True, partial_rotary_factor=0.5))
