@@ -384,13 +384,13 @@ class Canonical(Lazy):
         return values
 
     def refuse_unclaimed(self, family: Family) -> None:
-        """Raise for a tensor that no row of the table mentions: it would silently not take part."""
+        """Raise for a tensor with numbers that no row of the table mentions: it would silently not take part."""
         rows = [found for row in self.table.values() for kind in KINDS for found in self.find(*row, kind)]
         claimed = {name for copies in rows for name in copies}
         borrowing = [i for i, a in enumerate(self.layers) if a.kv_layer is not None]
         unused = {*family.UNUSED, *(pattern.format(i) for pattern in family.UNUSED for i in borrowing)}
         for name in self.tensors.keys() - claimed:
-            if not any(fnmatchcase(name, "*" + pattern) for pattern in unused):
+            if self.tensors[name].size and not any(fnmatchcase(name, "*" + pattern) for pattern in unused):
                 raise UnsupportedCheckpoint(
                     f"nothing is known about the tensor {name}; this checkpoint is not supported"
                 )

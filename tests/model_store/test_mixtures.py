@@ -94,6 +94,18 @@ WRONG: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
 }
 
 
+def test_matrices_of_no_shared_experts_hold_nothing(tmp_path: Path) -> None:
+    stem = "model.layers.1.mlp.shared_experts."
+
+    def emptied(found: Tensors) -> Tensors:
+        rows = {f"{stem}{role}_proj.weight": found[f"{stem}{role}_proj.weight"][:0] for role in ("gate", "up")}
+        return found | rows | {f"{stem}down_proj.weight": found[f"{stem}down_proj.weight"][:, :0]}
+
+    folder = respelled("glm4_moe", tmp_path, emptied)
+    configure(folder, n_shared_experts=0)
+    assert "layers.1.gate_up_proj" not in Canonical(*open_checkpoint(folder))
+
+
 def packed(found: Tensors) -> Tensors:
     """Experts in lists, the rows of gates before those of what they gate."""
     kept = {name: values for name, values in found.items() if ".experts." not in name}
