@@ -1,9 +1,11 @@
 """Detokenisation token by token against decoding everything at once."""
 
+import gc
 import json
 import random
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 from tokenizers import AddedToken, decoders, models
@@ -23,13 +25,17 @@ def byte_level(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 @pytest.fixture(scope="module")
 def sentencepiece(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     """The vocabulary and decoder of a Llama-2-like tokenizer."""
+    strip = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    return write_pieces(decoders.Sequence(strip), tmp_path_factory.mktemp("sentencepiece"))
+
+
+def write_pieces(decoder: decoders.Decoder, folder: Path) -> Tokenizer:
+    """A vocabulary of pieces and bytes, with this decoder."""
     pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     pieces += ["▁", "▁Hello", "▁world", "lo", "!", "▁▁", "é", "日", ","]
     vocabulary = Vocabulary(models.BPE({piece: i for i, piece in enumerate(pieces)}, [], unk_token="<unk>"))
     vocabulary.add_special_tokens(["<unk>", "<s>", "</s>"])
-    strip = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    vocabulary.decoder = decoders.Sequence(strip)
-    folder = tmp_path_factory.mktemp("sentencepiece")
+    vocabulary.decoder = decoder
     vocabulary.save(str(folder / "tokenizer.json"))
     return Tokenizer(folder)
 
@@ -41,6 +47,18 @@ def ids(tokenizer: Tokenizer, *names: str) -> list[int]:
 def pieces_of(tokenizer: Tokenizer, tokens: list[int]) -> list[str]:
     detokenizer = tokenizer.detokenizer()
     return [*(detokenizer.add(token) for token in tokens), detokenizer.flush()]
+
+
+def test_a_tokenizer_is_freed_when_nothing_else_holds_it(tmp_path: Path) -> None:
+    tokenizer = write_pieces(decoders.ByteFallback(), tmp_path)
+    assert tokenizer.whole(ids(tokenizer, "<0x41>")[0]) == "A"
+    held = ref(tokenizer)
+    gc.disable()
+    try:
+        del tokenizer
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_random_tokens_give_the_text_that_decoding_at_once_gives(byte_level: Tokenizer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations  # as in chatapp.text.child
 import codecs
 import copy
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from chatapp.generation.text.thinking import CALL, THINK
@@ -19,9 +19,9 @@ class Tokenizer(Protocol):
 
     hidden: frozenset[int]
     harmony: dict[int, str]
-    whole: Callable[[int], str | None]
-    bytes_of: Callable[[int], bytes | None]
 
+    def whole(self, token: int) -> str | None: ...
+    def bytes_of(self, token: int) -> bytes | None: ...
     def name(self, token: int) -> str: ...
     def decode(self, tokens: Iterable[int]) -> str: ...
 

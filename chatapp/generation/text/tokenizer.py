@@ -7,9 +7,9 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 import tokenizers
@@ -79,10 +79,21 @@ class Tokenizer:
         self._byte_fallback = "ByteFallback" in parts
         self.spells_bytes = self.byte_level or (bool(parts) and PLAIN.issuperset(parts))
         """Whether a text is the bytes of its tokens, one after the other."""
-        self.bytes_of: Callable[[int], bytes | None] = cache(self._find_bytes)
+        self._bytes: dict[int, bytes | None] = {}
+        self._whole: dict[int, str | None] = {}
+        """What was found of tokens; `functools.cache` would hold the tokenizer, and be held by it."""
+
+    def bytes_of(self, token: int) -> bytes | None:
         """The bytes that a token stands for, when it stands for bytes and not for characters."""
-        self.whole: Callable[[int], str | None] = cache(self._find_whole)
+        if token not in self._bytes:
+            self._bytes[token] = self._find_bytes(token)
+        return self._bytes[token]
+
+    def whole(self, token: int) -> str | None:
         """What a token says wherever it stands: one that is shown, and whose bytes are whole characters."""
+        if token not in self._whole:
+            self._whole[token] = self._find_whole(token)
+        return self._whole[token]
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a user's text, in which a control token's spelling is only letters."""
