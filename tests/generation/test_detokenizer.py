@@ -49,6 +49,15 @@ def pieces_of(tokenizer: Tokenizer, tokens: list[int]) -> list[str]:
     return [*(detokenizer.add(token) for token in tokens), detokenizer.flush()]
 
 
+def test_what_decodes_bytes_alone_leaves_the_signs_of_spaces(tmp_path: Path) -> None:
+    tokenizer = write_pieces(decoders.ByteFallback(), tmp_path)
+    tokens = ids(tokenizer, "▁Hello", "<0xC3>", "<0xA9>", "▁")
+    text = tokenizer.vocabulary.decode(tokens)
+    assert (
+        text == b"".join(map(tokenizer.content, tokens)).decode() == "".join(pieces_of(tokenizer, tokens)) == "▁Helloé▁"
+    )
+
+
 def test_a_tokenizer_is_freed_when_nothing_else_holds_it(tmp_path: Path) -> None:
     tokenizer = write_pieces(decoders.ByteFallback(), tmp_path)
     assert tokenizer.whole(ids(tokenizer, "<0x41>")[0]) == "A"

@@ -77,6 +77,8 @@ class Tokenizer:
         self.byte_level = decoder.get("type") == "ByteLevel"
         parts = {part["type"] for part in decoder.get("decoders", [decoder] if decoder else [])}
         self._byte_fallback = "ByteFallback" in parts
+        self._spaced = not parts.isdisjoint(("Metaspace", "Replace"))
+        """Whether ▁ in the name of a token is a space."""
         self.spells_bytes = self.byte_level or (bool(parts) and PLAIN.issuperset(parts))
         """Whether a text is the bytes of its tokens, one after the other."""
         self._bytes: dict[int, bytes | None] = {}
@@ -169,7 +171,10 @@ class Tokenizer:
         if token in self.control:
             return b""
         content = self.bytes_of(token)
-        return self.name(token).replace("▁", " ").encode() if content is None else content
+        if content is not None:
+            return content
+        name = self.name(token)
+        return (name.replace("▁", " ") if self._spaced else name).encode()
 
     @cached_property
     def spelling(self) -> Spelling:
