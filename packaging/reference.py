@@ -13,8 +13,19 @@ import time
 from collections.abc import Iterator
 
 from chatapp import __version__
-from chatapp.cli.completion import options, parsers, told
-from chatapp.cli.main import EPILOG
+from chatapp.cli.completion import options, told
+from chatapp.cli.main import COMMANDS, EPILOG, build_parsers
+
+WHOLE, PARSERS = build_parsers([*COMMANDS])
+
+
+def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Each command with its parser, and behind it its actions, or its targets."""
+    for name in COMMANDS:
+        yield name, PARSERS[name]
+        for action in PARSERS[name]._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from ((f"{name} {one.dest}", action.choices[one.dest]) for one in action._choices_actions)
 
 
 def spelled(action: argparse.Action) -> str:
@@ -28,17 +39,16 @@ def spelled(action: argparse.Action) -> str:
 
 def man() -> Iterator[str]:
     """The man page, as roff."""
-    whole, commands = parsers()
     day = time.strftime("%Y-%m-%d", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
     yield f'.TH CHATAPP 1 "{day}" "chatapp {__version__}" "User commands"'
     yield ".SH NAME\nchatapp \\- chat and complete code with models that run on this machine"
     yield ".SH SYNOPSIS\n.B chatapp\n.RI [ COMMAND ]\n.RI [ options ]"
-    yield f".SH DESCRIPTION\n{roff(whole.description or '')}\n.PP\n.nf\n{roff(EPILOG)}\n.fi"
+    yield f".SH DESCRIPTION\n{roff(WHOLE.description or '')}\n.PP\n.nf\n{roff(EPILOG)}\n.fi"
     yield ".SH OPTIONS"
-    for action in options(whole):
+    for action in options(WHOLE):
         yield f".TP\n.B {roff(spelled(action))}\n{roff(told(action))}"
     yield ".SH COMMANDS"
-    for name, parser in commands.items():
+    for name, parser in commands():
         yield f".SS chatapp {name}\n{roff(parser.description or '')}"
         for action in options(parser):
             yield f".TP\n.B {roff(spelled(action))}\n{roff(told(action))}"
@@ -53,10 +63,9 @@ def roff(text: str) -> str:
 
 def markdown() -> Iterator[str]:
     """The page of every command and option."""
-    whole, commands = parsers()
     yield f"# Reference\n\nOf chatapp {__version__}, from its own parser.\n"
-    yield "\n".join(f"- `{spelled(action)}`: {told(action)}" for action in options(whole)) + "\n"
-    for name, parser in commands.items():
+    yield "\n".join(f"- `{spelled(action)}`: {told(action)}" for action in options(WHOLE)) + "\n"
+    for name, parser in commands():
         yield f"## chatapp {name}\n\n{parser.description}\n"
         rows = [f"| `{spelled(one)}` | {told(one)} |".replace("\n", " ") for one in options(parser)]
         if rows:

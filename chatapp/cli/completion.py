@@ -1,12 +1,17 @@
-"""`chatapp completion`: what lets a shell complete commands and options, written from the parser."""
+"""`chatapp completion`: what may stand at the end of a line, read from the parser, and the shells' scripts that ask."""
 
 import argparse
-import re
-from argparse import Namespace
-from collections.abc import Iterator
+import shlex
+from argparse import Action, Namespace
+from collections.abc import Callable, Iterator
 
+import backends
 from chatapp.cli.arguments import Parser
-from chatapp.cli.main import ALIASES, COMMANDS, build_parsers
+from chatapp.cli.editor import EDITORS
+from chatapp.cli.main import build_parsers
+from chatapp.settings import presets, system_prompts
+from chatapp.text.printable import printable
+from chatapp.workspace import Workspace
 
 DETAILS = """\
 bash: chatapp completion bash >~/.local/share/bash-completion/completions/chatapp
@@ -14,94 +19,195 @@ zsh:  chatapp completion zsh >_chatapp, in a folder of $fpath
 fish: chatapp completion fish >~/.config/fish/completions/chatapp.fish
 Packages of chatapp have done so.
 """
+BASH = r"""# chatapp: completion for bash
+_chatapp() {
+    local line=${COMP_LINE:0:COMP_POINT} found word before
+    COMPREPLY=()
+    found=$("$1" completion --line "$line" 2>/dev/null) || { compopt -o default; return; }
+    [ "$found" ] || return
+    before=${line%"${line##*["$COMP_WORDBREAKS"]}"} # bash replaces what stands behind that
+    before=${before##*[[:space:]]} before=${before%@}
+    while IFS=$'\t' read -r word _; do
+        word=${word#"$before"}
+        [[ ${COMP_WORDS[COMP_CWORD]} == [\"\']* ]] || printf -v word %q "$word"
+        COMPREPLY+=("$word")
+    done <<<"$found"
+}
+complete -F _chatapp chatapp"""
+ZSH = r"""#compdef chatapp
+_chatapp() {
+    local found word about
+    local -a offers
+    found=$($words[1] completion --line "${(j: :)words[1,CURRENT-1]} $QIPREFIX$PREFIX" 2>/dev/null) || {
+        compset -P '--*='
+        _files
+        return
+    }
+    while IFS=$'\t' read -r word about; do
+        offers+=("${word//:/\\:}${about:+:$about}")
+    done <<<"$found"
+    [[ -n $found ]] && _describe value offers
+}
+_chatapp "$@" """.rstrip()
+FISH = r"""# chatapp: completion for fish
+function __chatapp
+    set -l words (commandline -opc)
+    $words[1] completion --line (commandline -cp | string collect) 2>/dev/null
+    or __fish_complete_path (commandline -ct)
+end
+complete -c chatapp -f -a '(__chatapp)'"""
+SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+FILES = {"FILE", "DIR", "FOLDER", "PATH", "MODEL", "COMMAND", "torch|FILE"}
+"""What words are called that may be the name of a file."""
+LATEST = 50
+"""Conversations that are offered."""
 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_argument("shell", choices=tuple(SHELLS), metavar="bash|zsh|fish")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("shell", nargs="?", choices=tuple(SHELLS), metavar="bash|zsh|fish")
+    which.add_argument("--line", metavar="LINE", help="print what may stand at its end; the shells ask by that")
 
 
-def run(given: Namespace) -> None:
-    """Print the script of a shell."""
-    print("\n".join(SHELLS[given.shell]()))
+def run(given: Namespace) -> int:
+    """Print the script of a shell, or what may stand at the end of a line; the exit code is 1 where a file may."""
+    if given.shell:
+        print(SHELLS[given.shell])
+        return 0
+    found, file = offers(given.line)
+    for word, about in found.items():
+        if word.isprintable():
+            print(f"{word}\t{' '.join(printable(about).split())}".rstrip())
+    return 1 if file and not found else 0
 
 
-def parsers() -> tuple[Parser, dict[str, Parser]]:
-    """The parser of everything, and that of each command, with their arguments."""
-    whole, commands = build_parsers([*COMMANDS])
-    return whole, {name: commands[name] for name in COMMANDS}
+# A line
 
 
-def options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+def offers(line: str) -> tuple[dict[str, str], bool]:
+    """What may stand for the last word of a line, with what each is, and whether a file may."""
+    *words, last = split(line)[1:] or [""]
+    parser, action = find_place(words)
+    begin = ""
+    if last.startswith("-") and not action.option_strings and "--" not in words:
+        option, equals, last = last.partition("=")
+        if not equals:
+            known = {name: told(one) for one in options(parser) for name in one.option_strings}
+            return matching(known | {"--offline": "refuse the network altogether"}, option), False
+        action, begin = parser._option_string_actions.get(option, NOTHING), option + equals
+    found = matching(values(action, parser.prog.removeprefix("chatapp ")), last)
+    return {begin + name: about for name, about in found.items()}, action.metavar in FILES
+
+
+def split(line: str) -> list[str]:
+    """The words of a line as shells read them, also where a quote is open; the last one may be empty."""
+    for end in ("", "'", '"'):
+        try:
+            *words, last = shlex.split(f"{line}\0{end}")
+        except ValueError:
+            continue
+        return [*words, last.removesuffix("\0")]
+    return []
+
+
+def find_place(words: list[str]) -> tuple[Parser, Action]:
+    """The parser of what follows these words, and what a word would be for it."""
+    parser, _ = build_parsers(words)
+    places, pending = positions(parser), None
+    for word in words:
+        if pending:
+            pending = None
+        elif word.startswith("-"):
+            option = parser._option_string_actions.get(word)
+            pending = option if option and option.nargs != 0 else None
+        elif places and isinstance(places[0], argparse._SubParsersAction):
+            if not (chosen := places[0].choices.get(word)):
+                return parser, NOTHING
+            parser, places = chosen, positions(chosen)
+        elif places and places[0].nargs not in ("*", "+"):
+            del places[0]
+    return parser, pending or (places[0] if places else NOTHING)
+
+
+def positions(parser: Parser) -> list[Action]:
+    """What the words are that are no options, in their order; of the last there may be several."""
+    named = [action for action in parser._actions if not action.option_strings and action.help != argparse.SUPPRESS]
+    return [*named, *WORDS.get(parser.prog.removeprefix("chatapp "), ())]
+
+
+def options(parser: argparse.ArgumentParser) -> Iterator[Action]:
     """The options of a parser that its help shows."""
     for action in parser._actions:
         if action.option_strings and action.help is not argparse.SUPPRESS and "--help" not in action.option_strings:
             yield action
 
 
-def told(action: argparse.Action) -> str:
+def told(action: Action) -> str:
     """What an option does."""
     return (action.help or "").replace("%%", "%")
 
 
-def bash() -> Iterator[str]:
-    """Completion for bash."""
-    whole, commands = parsers()
-    yield "# chatapp: completion for bash"
-    yield "_chatapp() {"
-    yield '    local word=${COMP_WORDS[COMP_CWORD]} words=""'
-    yield '    if [ "$COMP_CWORD" = 1 ]; then'
-    names = [*COMMANDS, *ALIASES, *(name for action in options(whole) for name in action.option_strings)]
-    yield f'        words="{" ".join(names)}"'
-    yield '    elif [[ $word == -* ]]; then case "${COMP_WORDS[1]}" in'
-    for name, parser in commands.items():
-        given = " ".join(option for action in options(parser) for option in action.option_strings)
-        pattern = "|".join([name, *(alias for alias, meant in ALIASES.items() if meant == name)])
-        yield f'        {pattern}) words="{given}" ;;'
-    yield "    esac fi"
-    yield '    COMPREPLY=($(compgen -W "$words" -- "$word"))'
-    yield "}"
-    yield "complete -o default -F _chatapp chatapp"
+def matching(known: dict[str, str], begin: str) -> dict[str, str]:
+    """Those whose name begins so."""
+    return {name: about for name, about in known.items() if name.startswith(begin)}
 
 
-def zsh() -> Iterator[str]:
-    """Completion for zsh."""
-    yield "#compdef chatapp"
-    yield "_chatapp() {"
-    about = " ".join(quoted(f"{name}:{about}") for name, about in COMMANDS.items())
-    yield f"    local -a commands=({about})"
-    yield "    if (( CURRENT == 2 )); then _describe command commands; return; fi"
-    yield "    case $words[2] in"
-    for name, parser in parsers()[1].items():
-        lines = [f"{option}[{clean(told(action))}]" for action in options(parser) for option in action.option_strings]
-        yield f"        {name}) _arguments {' '.join(map(quoted, lines))} '*:file:_files' ;;"
-    yield "    esac"
-    yield "}"
-    yield '_chatapp "$@"'
+# What stands where
 
 
-def fish() -> Iterator[str]:
-    """Completion for fish."""
-    yield "# chatapp: completion for fish"
-    for name, about in COMMANDS.items():
-        yield f"complete -c chatapp -n __fish_use_subcommand -a {name} -d {quoted(about)}"
-    for name, parser in parsers()[1].items():
-        for action in options(parser):
-            for option in action.option_strings:
-                kind = f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
-                takes = "" if action.nargs == 0 else " -r"
-                where = f"-n '__fish_seen_subcommand_from {name}'"
-                yield f"complete -c chatapp {where} {kind}{takes} -d {quoted(clean(told(action)))}"
+def values(action: Action, command: str) -> dict[str, str]:
+    """What is known that may stand in a place of a command, with what each is."""
+    if isinstance(action, argparse._SubParsersAction):
+        return {one.dest: told(one) for one in action._choices_actions}
+    if action.choices:
+        return dict.fromkeys(map(str, action.choices), "")
+    names = (*action.option_strings, action.metavar, f"{command} {action.metavar}")
+    return next((KNOWN[name](Workspace()) for name in names if name in KNOWN), {})
 
 
-def clean(text: str) -> str:
-    """A description without what shells read in one."""
-    return re.sub(r"[\[\]:'`$\\]", "", text)
+def find_models(workspace: Workspace) -> dict[str, str]:
+    """The models that are here, and those of servers."""
+    here = dict.fromkeys(workspace.open_store().every_location(), "")
+    return here | dict.fromkeys(workspace.list_remote_models(), "on a server")
 
 
-def quoted(text: str) -> str:
-    """A word of a shell."""
-    return "'" + text.replace("'", "") + "'"
+def find_conversations(workspace: Workspace) -> dict[str, str]:
+    """The conversations that were used last."""
+    with workspace.open_history() as history:
+        return {str(one.id): one.title for one in history.list(LATEST)}
 
 
-SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
+def find_precisions(_: Workspace) -> dict[str, str]:
+    """The precisions."""
+    from backends.quantize import PRECISIONS
+
+    return dict.fromkeys(PRECISIONS, "")
+
+
+KNOWN: dict[str, Callable[[Workspace], dict[str, str]]] = {
+    "MODEL": find_models,
+    "--draft-model": find_models,
+    "ID": find_conversations,
+    "--backend": lambda _: dict.fromkeys(backends.NAMES, ""),
+    "--precision": find_precisions,
+    "--device": lambda _: {device: "" for name in backends.NAMES for device in backends.get(name).devices()},
+    "--preset": lambda home: {name: one.about for name, one in presets.read(home.home / "presets.toml").items()},
+    "--system": lambda home: {f"@{one.name}": "" for one in system_prompts.entries(home.home / "prompts")},
+    "--tools": lambda home: dict.fromkeys(home.read_settings().mcp, ""),
+    "--remote": lambda home: {one.name: one.url for one in home.read_remotes()},
+    "mcp NAME": lambda home: dict.fromkeys(home.read_settings().mcp, ""),
+    "remote NAME": lambda home: {one.name: one.url for one in home.read_remotes()},
+    "editor NAME": lambda _: {name: editor.title for name, editor in EDITORS.items()},
+}
+"""Of an option, of what a word is called, or of that in one command: what there is."""
+WORDS = {
+    "run": [Action([], "words", metavar="MODEL")],
+    "complete": [Action([], "words", metavar="MODEL"), Action([], "words", metavar="FILE")],
+    "serve": [Action([], "words", metavar="MODEL", nargs="*")],
+    "mcp": [Action([], "words", metavar="NAME"), Action([], "words", metavar="COMMAND", nargs="*")],
+    "service": [Action([], "words", choices=("install", "status", "remove"))],
+    "stats": [Action([], "words", choices=("completion",))],
+}
+"""The words of the commands that read them by `name_words`, of which the parser knows nothing."""
+NOTHING = Action([], "nothing")
