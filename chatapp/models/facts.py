@@ -100,14 +100,16 @@ def describe_sampling(folder: Path) -> str:
 def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:
     """The facts of a variant: where it is, how large, what made it, and what verification found."""
     import backends
+    from model_store.checkpoint.links import origin
 
-    held, how = size(variant.size), "there is nothing that the logits of an export can be compared with"
+    held, how = "the export itself", "there is nothing that the logits of an export can be compared with"
     if not model.export:
-        held += f", {variant.size * 8 / model.parameters:.1f} bits a weight"
+        held = f"{size(variant.size)}, {variant.size * 8 / model.parameters:.1f} bits a weight"
         if carrier := backends.get(variant.backend).carrier(variant.precision):
             held += f"; weights exactly so, carried by {carrier}"
         how = f"chatapp verify {model.name} --backend {variant.backend} --precision {variant.precision} does it"
-    yield Fact(f"{variant.backend} {variant.precision}", str(variant.folder), held)
+    where = origin(model.folder) if model.export else variant.folder  # which has but the path of an export
+    yield Fact(f"{variant.backend} {variant.precision}", str(where), held)
     if made := variant.made:
         day = datetime.fromtimestamp(float(made.get("time", 0)), UTC).date()
         yield Fact("", f"by {made.get('by')}, {day}, for {variant.signature}; {made.get('digest')}")

@@ -121,6 +121,7 @@ def test_the_command_runs_an_export(export: Path, kind: str, chatapp: Run) -> No
     shown = chatapp("show", f"tiny-{kind}").stdout
     assert f"exported (its maker chose it: an export runs as it is, on {kind} only)" in shown
     assert "not verified; there is nothing" in shown and "bits a weight" not in shown
+    assert f"{kind} exported" in shown and "(the export itself)" in shown and " B)" not in shown
 
 
 @pytest.mark.parametrize("kind", ["onnx"], indirect=True)
