@@ -10,9 +10,10 @@ from time import perf_counter
 from typing import Any, BinaryIO
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException, JsonRpcInternalError
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidRequest
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
+from pygls.protocol.json_rpc import RPCRequest
 from pygls.uris import to_fs_path
 
 from chatapp import __version__
@@ -67,6 +68,14 @@ class Protocol(LanguageServerProtocol):
     def _send_data(self, data: Any) -> None:  # Any: as above
         if not self._server.gone:
             super()._send_data(data)
+
+    def handle_message(self, message: Any) -> None:  # Any: what lsprotocol has for each method
+        """Handle a message; pygls would leave a request without an answer once the editor has said that it leaves."""
+        if self._server.shut_down and isinstance(message, RPCRequest):
+            error = JsonRpcInvalidRequest("this server was told to shut down; start another")
+            self._send_response(message.id, error=error.to_response_error())
+        else:
+            super().handle_message(message)
 
     def structure_message(self, data: dict[str, Any]) -> Any:  # Any: JSON, and a type for each method
         """The message in JSON; a request that is none is answered."""

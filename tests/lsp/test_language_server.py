@@ -254,6 +254,13 @@ def test_untitled_documents_and_unknown_ones_are_answered(editor: LspEditor) -> 
     assert editor.ghost(1, CUT, uri="untitled:Untitled-1") == []
 
 
+def test_a_request_after_shutdown_is_refused(editor: LspEditor, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor.ask("shutdown").result(20)
+    with pytest.raises(LspError, match="-32600"):
+        editor.ask_ghost(0, 1).result(20)
+    monkeypatch.setattr(editor, "leave", lambda: editor.tell("exit"))
+
+
 def test_a_message_that_is_none_is_refused_and_the_next_one_is_answered(editor: LspEditor) -> None:
     with pytest.raises(LspError, match="-32602"):
         editor.ask("textDocument/inlineCompletion", {"textDocument": 5}).result(20)
