@@ -42,6 +42,11 @@ class Requests(Generic[Answer]):
         request.answer = self._thread.submit(answer)
         return request
 
+    def forget(self, document: str) -> None:
+        """Leave what was asked about a document, and keep nothing of it."""
+        if request := self._newest.pop(document, None):
+            request.leave()
+
     def end(self, patience: float = 2.0) -> None:
         """Leave everything that is not answered; wait so many seconds at most for what is being done."""
         for request in self._newest.values():

@@ -238,9 +238,11 @@ class Server(LanguageServer):
             self.folders.update(path, self.documents[uri].text)
 
     def close_document(self, params: types.DidCloseTextDocumentParams) -> None:
-        """Forget a text."""
-        self.documents.pop(params.text_document.uri, None)
-        self.shown.forget(params.text_document.uri)
+        """Forget a text, and what was asked about it."""
+        uri = params.text_document.uri
+        self.documents.pop(uri, None)
+        self.requests.forget(uri)
+        self.shown.forget(uri)
 
     def look_at(self, uri: str) -> Document:
         """The text of a document, which is the last one looked at now; an unknown one is empty."""

@@ -254,6 +254,19 @@ def test_untitled_documents_and_unknown_ones_are_answered(editor: LspEditor) -> 
     assert editor.ghost(1, CUT, uri="untitled:Untitled-1") == []
 
 
+def test_a_closed_document_is_waited_for_no_more() -> None:
+    engine = ScriptedEngine(text="word " * 400, delay=0.02)
+    with editing(Home(engine)) as editor:
+        editor.begin(initializationOptions={"threshold": 0})
+        editor.until_loaded()
+        editor.open("y")
+        answer = editor.ask_ghost(0, 1)
+        until(lambda: engine.busy)
+        editor.tell("textDocument/didClose", {"textDocument": {"uri": URI}})
+        assert answer.result(20)["items"] == []
+        until(lambda: engine.closed)
+
+
 def test_a_request_after_shutdown_is_refused(editor: LspEditor, monkeypatch: pytest.MonkeyPatch) -> None:
     editor.ask("shutdown").result(20)
     with pytest.raises(LspError, match="-32600"):
