@@ -101,7 +101,7 @@ class Completer:
         They have at most so many lines; None: as many as the block has. `wanted` is asked again and again, and where it
         says no nothing is offered; where `enough` says yes, no offer gets another line.
         """
-        last, asked = self._last, (place.path, place.suffix, invoked, lines, self.threshold)
+        last, asked = self._last, (place.path, place.ending, place.suffix, invoked, lines, self.threshold)
         same = last and last.asked == asked and n <= last.n and place.prefix.startswith(last.prefix)
         if last and same and (left := last.go_on(place)):
             return left[:n]

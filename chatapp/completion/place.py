@@ -9,6 +9,19 @@ from chatapp.generation import Surroundings
 
 BEFORE, AFTER = 1_000_000, 200_000
 """The characters before and after a place that are looked at; what is farther away is not."""
+ENDINGS = {
+    "python": ".py",
+    "javascript": ".js",
+    "javascriptreact": ".jsx",
+    "typescript": ".ts",
+    "typescriptreact": ".tsx",
+    "c": ".c",
+    "cpp": ".cpp",
+    "go": ".go",
+    "java": ".java",
+    "rust": ".rs",
+}
+"""How files of a language end, by its name in the Language Server Protocol."""
 
 
 class Occurrence(NamedTuple):
@@ -57,6 +70,8 @@ class Place:
     open_files: Sequence[OpenFile] = ()
     """Without this one, the one looked at last first."""
     folder: Folder | None = None
+    language: str = ""
+    """As an editor names it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prefix", normalise(self.prefix))
@@ -64,8 +79,8 @@ class Place:
 
     @property
     def ending(self) -> str:
-        """The ending of the file's name, in small letters; empty where it has none."""
-        return self.path.suffix.lower() if self.path else ""
+        """The ending of the file's name, in small letters, else that of its language; empty where none is known."""
+        return (self.path.suffix.lower() if self.path else "") or ENDINGS.get(self.language, "")
 
 
 def normalise(text: str) -> str:

@@ -21,8 +21,8 @@ class Document:
     What ends a line is what the protocol says: \\n, \\r\\n and \\r, and nothing else.
     """
 
-    def __init__(self, text: str, encoding: Encoding) -> None:
-        self.encoding = encoding
+    def __init__(self, text: str, encoding: Encoding, language: str = "") -> None:
+        self.encoding, self.language = encoding, language
         self.lines = split_lines(text)
 
     @cached_property

@@ -220,7 +220,7 @@ class Server(LanguageServer):
     def open_document(self, params: types.DidOpenTextDocumentParams) -> None:
         """Keep a text."""
         document = params.text_document
-        self.documents[document.uri] = Document(document.text, self.encoding)
+        self.documents[document.uri] = Document(document.text, self.encoding, document.language_id)
         self.follow_folders()
 
     def change_document(self, params: types.DidChangeTextDocumentParams) -> None:
@@ -263,8 +263,8 @@ class Server(LanguageServer):
 
     def place(self, uri: str, before: str, after: str) -> Place:
         """A place in a document, with all that can be seen from it."""
-        path = path_of(uri)
-        return Place(before, after, path, self.others(uri), self.folders.around(path))
+        path, language = path_of(uri), self.documents[uri].language
+        return Place(before, after, path, self.others(uri), self.folders.around(path), language)
 
     async def inline_completion(self, params: types.InlineCompletionParams) -> types.InlineCompletionList:
         """Ghost text."""

@@ -254,6 +254,15 @@ def test_untitled_documents_and_unknown_ones_are_answered(editor: LspEditor) -> 
     assert editor.ghost(1, CUT, uri="untitled:Untitled-1") == []
 
 
+@pytest.mark.parametrize("uri", ["untitled:Untitled-1", "file:///project/script"])
+def test_what_has_no_ending_is_judged_by_the_language_that_the_editor_names(editor: LspEditor, uri: str) -> None:
+    text = HALF.replace("help=", "help is ")
+    editor.open(text, uri=uri, language="javascript")
+    assert not editor.ghost(1, CUT, uri=uri)  # it would not parse
+    editor.open(text, uri=uri, language="plaintext")
+    assert texts(editor.ghost(1, CUT, uri=uri)) == [REST.replace("help=", "help is ")]
+
+
 def test_a_closed_document_is_waited_for_no_more() -> None:
     engine = ScriptedEngine(text="word " * 400, delay=0.02)
     with editing(Home(engine)) as editor:
