@@ -130,7 +130,7 @@ class Store:
         here = (None if os.path.exists(os.path.expanduser(name)) else pulled.find(root, name) for root in self.roots)
         if found := next(filter(None, here), None):
             return self.register(found, self.location(found).checkpoint)
-        if name and (source := sources.find(name, self.places)):
+        if source := sources.find(name, self.places):
             return self.adopt(source)
         hint = suggest(name, [BUILTIN, *self.locations()]) or "chatapp list shows the models that are here"
         if "@" in name or is_in_catalog(name):

@@ -5,6 +5,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from backends.suggest import suggest
@@ -312,6 +313,13 @@ def parse_number(text: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,8}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
+
+
+def parse_path(text: str) -> Path:
+    """Parse a path; an empty one would be the folder that one is in."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
 
 
 def parse_bias(text: str) -> tuple[int, float]:

@@ -4,9 +4,8 @@ import os
 import re
 import sys
 from argparse import ArgumentTypeError, Namespace
-from pathlib import Path
 
-from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
+from chatapp.cli.arguments import Parser, add_placement, parse_number, parse_path, read_placement
 from chatapp.cli.serve import add_address, parse_seconds
 from chatapp.text.errors import UsageError
 from chatapp.workspace import Workspace
@@ -37,7 +36,7 @@ def add(parser: Parser) -> None:
         which.add_argument(flag, dest="only", action="store_const", const=flag, default="", help=help_)
     where = parser.add_argument_group("where")
     where.add_argument("--address", metavar="HOST:PORT", type=parse_address, help="of a cluster's head")
-    where.add_argument("--shared", metavar="DIR", type=Path, help="where nodes find the files (default: other nodes)")
+    where.add_argument("--shared", metavar="DIR", type=parse_path, help="where nodes find files (default: other nodes)")
     much = parser.add_argument_group("how much")
     much.add_argument("--replicas", metavar="N[:M]", type=parse_range, default=(1, 1), help="from N to M (default: 1)")
     much.add_argument(
@@ -53,7 +52,7 @@ def add(parser: Parser) -> None:
     add_address(gateway)
     gateway.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a name of this server's")
     keys = gateway.add_mutually_exclusive_group()
-    keys.add_argument("--keys", metavar="FILE", type=Path, help="of which each request needs one (default: made)")
+    keys.add_argument("--keys", metavar="FILE", type=parse_path, help="of which each request needs one (default: made)")
     keys.add_argument("--without-keys", action="store_true", help="let programs of this machine ask without one")
     add_placement(parser)
 

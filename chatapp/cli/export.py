@@ -2,10 +2,9 @@
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
-from chatapp.cli.arguments import Parser, parse_number
+from chatapp.cli.arguments import Parser, parse_number, parse_path
 from chatapp.cli.progress import show_steps
 from chatapp.deploy import exporting
 from chatapp.text.printable import printable
@@ -33,7 +32,7 @@ def add(parser: Parser) -> None:
             allow_abbrev=False,
         )
         added.add_argument("model", metavar="MODEL")
-        added.add_argument("folder", metavar="DIR", type=Path)
+        added.add_argument("folder", metavar="DIR", type=parse_path)
         for field in fields(target.Options):
             add_option(added, field.name, field.default, field.metadata)
         added.add_argument("--check", action="store_true", help="load the export, and compare it with ours")

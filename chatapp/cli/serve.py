@@ -6,10 +6,9 @@ import re
 import sys
 from argparse import Namespace
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import Parser, add_placement, parse_number, read_placement
+from chatapp.cli.arguments import Parser, add_placement, parse_number, parse_path, read_placement
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def add(parser: Parser) -> None:
     where = parser.add_argument_group("where")
     add_address(where)
     who = parser.add_argument_group("who may ask")
-    who.add_argument("--keys", metavar="FILE", type=Path, help="a key a line, of which each request must have one")
+    who.add_argument("--keys", metavar="FILE", type=parse_path, help="a key a line; each request must have one")
     who.add_argument("--allow-origin", metavar="URL", action="append", default=[], help="a web page; repeatable")
     who.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a name of this server's")
     much = parser.add_argument_group("how much")
@@ -81,8 +80,8 @@ def add_address(group: argparse._ArgumentGroup) -> None:
     """Add the options about where a server listens."""
     group.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen there (default: 127.0.0.1)")
     group.add_argument("--port", metavar="N", type=parse_port, default=11434, help="0: a free one (default: 11434)")
-    group.add_argument("--tls-cert", metavar="FILE", type=Path, help="answer over TLS, with this certificate")
-    group.add_argument("--tls-key", metavar="FILE", type=Path, help="the certificate's private key")
+    group.add_argument("--tls-cert", metavar="FILE", type=parse_path, help="answer over TLS, with this certificate")
+    group.add_argument("--tls-key", metavar="FILE", type=parse_path, help="the certificate's private key")
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:

@@ -3,10 +3,9 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import Parser, parse_number
+from chatapp.cli.arguments import Parser, parse_number, parse_path
 from chatapp.cli.printing import print_json, warn
 from chatapp.conversation import files
 from chatapp.history import HistoryError, exports
@@ -76,7 +75,7 @@ def add_changes(action: Callable[..., ArgumentParser]) -> None:
     exporting.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
     exporting.add_argument("--all", action="store_true", help="all conversations")
     exporting.add_argument("--format", choices=FORMATS, help="(default: as FILE ends, else markdown)")
-    exporting.add_argument("--output", "-o", metavar="FILE", help="(default: standard output)")
+    exporting.add_argument("--output", "-o", metavar="FILE", type=parse_path, help="(default: standard output)")
 
     imported = action("import", bring_in, "add the conversations of other files", IMPORT)
     imported.add_argument("files", metavar="FILE", nargs="+")
@@ -152,13 +151,13 @@ def export(history: "History", given: Namespace) -> None:
     if given.all == bool(given.ids):
         raise UsageError("which conversations? give their numbers, or --all")
     conversations = history.list() if given.all else [history.get(one) for one in given.ids]
-    form = given.format or (files.form_of(Path(given.output)) if given.output else "markdown")
+    form = given.format or (files.form_of(given.output) if given.output else "markdown")
     text = files.text_of(history, conversations, form)
     if given.output is None:
         sys.stdout.write(text)
     else:
-        files.write(Path(given.output), text)
-        print(f"{files.count(len(conversations))} in {printable(given.output)}", file=sys.stderr)
+        files.write(given.output, text)
+        print(f"{files.count(len(conversations))} in {printable(str(given.output))}", file=sys.stderr)
 
 
 def bring_in(history: "History", given: Namespace) -> int:

@@ -69,7 +69,7 @@ def import_file(history: History, file: str) -> imported.Batch:
     """Add the conversations of a file (`-`: standard input), ours, ChatGPT's or Ollama's."""
     if file.lower().endswith(".zip"):
         raise InputError(f"{file} is an archive; unpack it and import its conversations.json")
-    text = read_input(file if file == "-" else str(expand(file)))
+    text = read_input(str(expand(file)) if file not in ("", "-") else file)
     batch = imported.read(text, "standard input" if file == "-" else file)
     for one in batch.conversations:
         history.restore(one.conversation, one.messages, one.tokens)

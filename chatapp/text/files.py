@@ -25,6 +25,8 @@ def expand(given: str) -> Path:
 def read_input(file: str) -> str:
     """The text of a file, or of standard input for `-`."""
     name = "standard input" if file == "-" else file
+    if not file:
+        raise InputError("the path of a file to read is empty; give one, or - for standard input")
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:

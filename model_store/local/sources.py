@@ -88,7 +88,7 @@ def find(given: str, places: Places | None) -> Source | None:
     if places and (found := of_another_app(given, places)):
         return source_at(found[0], found[1])
     path = Path(os.path.expanduser(given))
-    if path.exists():
+    if given and path.exists():  # the path of nothing is the folder that one is in
         if (cached := path.resolve()).name.startswith("models--") and (cached / "snapshots").is_dir():
             return source_at(snapshot_of(cached), repository_of(cached).rpartition("/")[2])
         # A link to a file keeps its name: in the cache of the Hub it leads to one that is called after its content.

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -149,11 +150,19 @@ def test_a_place_behind_the_name_of_a_file_is_told_how_to_give(chatapp: Run, tmp
         "export triton builtin DIR --streams 0",
         "sessions export",
         "sessions rm --all 1",
+        "export openvino builtin ''",
+        "sessions export 1 --output ''",
     ],
 )
 def test_wrong_usage_is_told_by_the_exit_code(chatapp: Run, given: str) -> None:
-    done = chatapp(*given.split())
+    done = chatapp(*shlex.split(given))
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("command", ["import", "rm", "show", "complete", "sessions import"])
+def test_an_empty_name_is_not_the_folder_that_one_is_in(chatapp: Run, command: str) -> None:
+    done = chatapp(*command.split(), "")
+    assert done.returncode == 1 and ("called ''" in done.stderr or "folder ''" in done.stderr or "empty" in done.stderr)
 
 
 def test_without_a_place_the_end_is_completed(chatapp: Run) -> None:
