@@ -94,7 +94,7 @@ def writing(root: Path) -> Iterator[None]:
             "else set CHATAPP_HOME, or CHATAPP_STORES, to another folder"
         )
         if error.errno in FULL:
-            disk = error.filename or root
+            disk = error.filename2 or error.filename or root  # of a copy the second is written
             what = f"the disk with {disk} is full; free some space, perhaps with: chatapp gc, or chatapp rm"
         raise StoreError(what) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 import socket
 import threading
 from collections.abc import Generator, Iterator, Mapping
@@ -159,7 +160,8 @@ class Connection:
             return RemoteError(f"{host} does not answer; is the server running, and is this its address?")
         if isinstance(error, httpx2.TimeoutException):
             return RemoteError(f"{host} has sent nothing for a long time; try again")
-        said = self.without_key(" ".join(str(error).split()))[:SHOWN] or type(error).__name__
+        words = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(error).split()))
+        said = self.without_key(words)[:SHOWN] or type(error).__name__
         if isinstance(error, httpx2.ConnectError):
             return RemoteError(f"{host} cannot be reached ({said}); is the server running?")
         return RemoteError(f"the connection to {host} broke ({said})")

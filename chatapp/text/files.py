@@ -68,6 +68,10 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # a full disk names none, and nobody knows the other
+            error.filename = str(path)
+        raise
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

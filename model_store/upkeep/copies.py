@@ -26,7 +26,7 @@ def copy(store: Store, name: str, new: str) -> StoredModel:
             raise StoreError(f"there is a model called {new!r} already: another process was quicker")
         shutil.rmtree(target, ignore_errors=True)  # of a copy that was stopped
         target.mkdir()
-        lowered = here.folder.is_dir() and not model.export  # what stands for an export names its place
+        lowered = here.manifest.is_file() and not model.export  # what stands for an export names its place
         for variant in read_model(here.folder).variants if lowered else ():
             with unfinished(target) as made:
                 link_tree(variant.folder, made / "copy", but=PREFIX)

@@ -1,5 +1,6 @@
 """The store on disks that are full or can only be read, with broken manifests, and with names that cannot be."""
 
+import errno
 import json
 import os
 import resource
@@ -18,15 +19,17 @@ from chatapp.placement import measuring
 from chatapp.placement.calibration import check
 from chatapp.placement.record import Measurement
 from chatapp.placement.selection import PlacementOptions
+from chatapp.text.files import write_whole
 from chatapp.workspace import Workspace
 from model_store import ModelNotFound, Progress, Store, StoreError
+from model_store.disk import writing
 from model_store.files import write_json
 from model_store.hub import pulled
 from model_store.hub.partial import Wanted
 from model_store.location import Location
 from model_store.locks import alone
 from model_store.store import BUILTIN_FOLDER
-from model_store.upkeep import garbage
+from model_store.upkeep import copies, garbage
 from support.checkpoints import MakeCheckpoint
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the limits and mounts of Unix")
@@ -106,10 +109,15 @@ def test_removing_works_on_a_disk_without_room_or_without_inodes(
     assert "freed" in capsys.readouterr().out and not part.exists()
 
 
-def test_what_cannot_be_written_is_named_and_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "write", [lambda path: write_json(path, {"family": "llama"}), lambda path: write_whole(path, "a")]
+)
+def test_what_cannot_be_written_is_named_and_leaves_nothing_behind(
+    write: Callable[[Path], None], tmp_path: Path
+) -> None:
     path = tmp_path / "model.json"
     with pytest.raises(OSError) as error, no_room():
-        write_json(path, {"family": "llama"})
+        write(path)
     assert error.value.filename == str(path) and not list(tmp_path.iterdir())
 
 
@@ -119,6 +127,12 @@ def test_a_full_disk_is_told_with_the_path_and_what_to_do(store: Store) -> None:
         store.lowered(store.get("builtin"), "onnx")
     assert "free some space" in str(error.value) and str(store.root) in str(error.value)
     assert not [path for path in store.root.rglob("*") if path.name.startswith(".model.json")]
+    assert copies.copy(store, "builtin", "two").name == "two"  # of a model that has nothing in its folder
+
+
+def test_of_a_copy_the_disk_is_named_that_it_goes_to(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="the disk with /to is full"), writing(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device", "/from", None, "/to")
 
 
 def test_what_an_attempt_on_a_full_disk_left_is_garbage(store: Store) -> None:
