@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -116,11 +115,12 @@ class Calls(Vertical):
         head = printable(describe_call(call, question.tool).partition(": ")[0])
         self.head.update(Content.styled(head, "bold $warning"))
         self.told.update(Content("").join(parts))
-        self.asked, self.quiet = asyncio.get_running_loop().create_future(), time.monotonic()
+        asking = self.Changed(f"may it call {question.tool.name}?")
+        self.asked, self.quiet = asyncio.get_running_loop().create_future(), asking.time
         self.scroll.scroll_home(animate=False)
         self.display, before = True, self.screen.focused
         self.focus()
-        self.post_message(self.Changed(f"may it call {question.tool.name}?"))
+        self.post_message(asking)
         try:
             return await self.asked
         finally:
@@ -138,7 +138,7 @@ class Calls(Vertical):
         if event.is_printable or event.key == "enter":
             event.stop()
             event.prevent_default()
-        now, before = time.monotonic(), self.quiet
+        now, before = event.time, self.quiet  # when it was pressed: a busy screen may learn of it late
         self.quiet = now
         if now > before + QUIET and event.character in KEYS and not self.asked.done():
             self.asked.set_result(KEYS[event.character])
