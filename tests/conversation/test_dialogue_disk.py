@@ -1,5 +1,6 @@
 """What a failing disk, another program or a kill cannot take from a dialogue."""
 
+import math
 import sqlite3
 import subprocess
 import sys
@@ -49,8 +50,8 @@ def test_a_full_disk_loses_nothing_and_when_there_is_room_everything_is_saved(
 def test_a_disk_that_fills_in_mid_answer_and_has_room_again_gets_the_whole_answer(
     history: History, begin: Begin, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("chatapp.conversation.saving.PAUSE", 0.0)
-    monkeypatch.setattr("chatapp.conversation.saving.RETRY", 0.0)
+    for pause, always in (("PAUSE", 0.0), ("RETRY", 0.0), ("SHARE", math.inf), ("RETRY_SHARE", math.inf)):
+        monkeypatch.setattr(f"chatapp.conversation.saving.{pause}", always)
     dialogue, engine = begin(), chatty("word " * 3000, context_length=50_000)
     turn = dialogue.ask(engine, "go")
     fill_the_disk(history)
