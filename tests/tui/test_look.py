@@ -1,6 +1,7 @@
 """Modes, themes, commands, and the figures."""
 
 import pytest
+from textual.style import Style
 
 import themes
 from chatapp.generation import Options
@@ -162,6 +163,27 @@ async def test_code_has_the_colours_of_the_theme_also_in_answers_that_are_long_p
         pieces = [segment for strip in strips for segment in strip]
         looks = {piece.text: piece.style for piece in pieces if piece.text in ("so", "return")}
         assert [str(look.bgcolor.name) for look in looks.values() if look and look.bgcolor] == [surface] * 2
+
+
+async def test_a_drag_selects_of_an_answer_that_is_long_past_what_it_would_of_a_new_one() -> None:
+    engine = ScriptedEngine("A `b` 漢字.\n\n```python\ndef f():\n    return 漢字\n\nf()\n```\n", can_chat=True)
+    async with running(engine) as driver:
+        await driver.type("a\n")
+        await driver.answered()
+        await driver.pane.query_one(Answer).settle()
+        await driver.until(lambda: "return" in driver.picture)
+        await driver.pilot.mouse_down(offset=(9, 4))
+        await driver.pilot.hover(offset=(9, 9))
+        await driver.pilot.hover(offset=(20, 10))
+        await driver.pilot.mouse_up(offset=(20, 10))
+        assert driver.screen.get_selected_text() == "漢字.\n\n\ndef f():\n    return 漢字\n\nf()"
+        selected = Style.from_styles(driver.screen.get_component_styles("screen--selection")).rich_style.bgcolor
+        pieces = [segment for strip in driver.screen._compositor.render_strips() for segment in strip]
+        shown = [piece.text.strip() for piece in pieces if piece.style and piece.style.bgcolor == selected]
+        assert "".join(shown) == "漢字.deff():return漢字f()"
+        await driver.press("ctrl+c")
+        await driver.until(lambda: driver.toasts)
+        assert not driver.screen.selections
 
 
 @pytest.mark.parametrize("theme", ["terminal", "terminal-light"])

@@ -303,9 +303,9 @@ class Answer(Said):
 
         answer = spoken(self.said)
         if self.settled:
-            from chatapp.tui.widgets.prose import Coloured
+            from chatapp.tui.widgets.prose import Coloured, Settled
 
-            return Static(Coloured(answer, self.app), classes="body")
+            return Settled(Coloured(answer, self.app), classes="body")
         from chatapp.tui.widgets.formatted import Formatted  # slow to import, so not before it is needed
 
         text = self.tame.feed(printable(answer)) if self.tame else tame(answer)

@@ -149,6 +149,7 @@ class ChatScreen(Conversations):
         """Ctrl+C never quits: it copies, or stops, or tells how to leave."""
         if selected := self.get_selected_text():
             self.copy(selected)
+            self.clear_selection()  # so that the next one stops
         elif self.pane.busy:
             self.pane.stop()
         else:

@@ -1,10 +1,11 @@
-"""Markdown that does not change any more: prose no wider than people like to read, code in the theme's colours."""
+"""Widget: Markdown that changes no more: prose no wider than people like to read, code in the theme's colours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.constrain import Constrain
 from rich.markdown import BlockQuote, Heading, ListElement, Markdown, MarkdownElement, Paragraph
@@ -12,7 +13,10 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import SyntaxTheme, TokenType
 from rich.theme import Theme
+from textual.selection import Selection
+from textual.strip import Strip
 from textual.style import Style as Look
+from textual.widgets import Static
 
 from chatapp.text.markdown import make_parser, tame
 from chatapp.tui.widgets.code_colours import CodeColours
@@ -75,10 +79,45 @@ class Coloured:
     """A whole answer as one renderable, with its code in the theme's colours."""
 
     def __init__(self, text: str, app: App[None]) -> None:
-        self.theme = CodeTheme(app)
+        self.app, self.theme = app, CodeTheme(app)
         self.made = Prose("", hyperlinks=False, code_theme=self.theme)  # type: ignore[arg-type]  # Syntax takes either
         self.made.parsed = make_parser().parse(tame(text))
+        self.segments: list[Segment] = []
+        self.made_for = (0, "")
+        """The width and the theme for which the segments are; a selection that is dragged paints them many times."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        with console.use_theme(self.theme.words()):
-            yield from console.render(self.made, options)
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
+        if self.made_for != (wanted := (options.max_width, self.app.theme)):
+            with console.use_theme(self.theme.words()):
+                self.segments, self.made_for = list(console.render(self.made, options)), wanted
+        return self.segments
+
+
+class Settled(Static):
+    """A whole answer as one widget, of which a part can be selected: Textual selects nothing of what Rich renders."""
+
+    def render_line(self, y: int) -> Strip:
+        line = super().render_line(y)
+        selection = self.text_selection
+        if selection and (part := chosen(selection, y)):
+            text = line.text.rstrip()
+            start, width = cell_len(text[: part.start]), cell_len(text[part])
+            look = Look.from_styles(self.screen.get_component_styles("screen--selection")).rich_style
+            selected = Segment.apply_style(line.crop(start, start + width), post_style=look)
+            line = Strip.join([line.crop(0, start), Strip(selected), line.crop(start + width)])
+        return line.apply_offsets(0, y)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str]:
+        lines = list[str]()
+        for y in range(self.size.height):
+            if part := chosen(selection, y):
+                line = super().render_line(y)
+                padded = not part.start and [one.text for one in line][:1] == [" "]  # as code and tables are
+                lines.append(line.text[part][padded:].rstrip())
+        return "\n".join(lines), "\n"
+
+
+def chosen(selection: Selection, y: int) -> slice | None:
+    """The characters of a line that are selected."""
+    span = selection.get_span(y)
+    return slice(span[0], None if span[1] < 0 else span[1]) if span else None
