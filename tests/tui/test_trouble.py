@@ -3,6 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from textual import events
+from textual.widgets._toast import Toast
+
 from chatapp.history import History
 from support.screen_driver import ask, running
 from support.scripted_engine import ScriptedEngine
@@ -77,3 +80,15 @@ async def test_an_answer_kept_while_all_are_written_is_what_the_page_shows() -> 
         await driver.until(lambda: not driver.pane.reply and not driver.pane.columns)
         await driver.until(lambda: driver.text == "".join(text for _, text in driver.said) and " F" in driver.text)
         assert not set("AK") & set(driver.text)
+
+
+async def test_a_notification_that_is_pressed_while_it_goes_does_no_harm() -> None:
+    async with running(ScriptedEngine(can_chat=True)) as driver:
+        driver.app.notify("Look.")
+        await driver.until(lambda: "Look." in driver.picture, "the notification")
+        toast = driver.screen.query_one(Toast)
+        x, y = toast.region.offset
+        await toast.remove()
+        await driver.app.on_event(events.MouseDown(None, x, y, 0, 0, 1, False, False, False, x, y))
+        await driver.type("on")
+        assert driver.pane.prompt.text == "on"

@@ -1,4 +1,4 @@
-"""Mixins that mend what Textual does: each goes before the class that it is mixed into."""
+"""What mends Textual: mixins, each of which goes before the class that it is mixed into, and a check."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from textual._compositor import Compositor
 from textual.await_complete import AwaitComplete
-from textual.events import Click
+from textual.errors import NoWidget
+from textual.events import Click, MouseDown
 from textual.strip import Strip
 from textual.widgets import TextArea
 
@@ -32,6 +33,17 @@ class Removable(Widget):
         if not self.is_attached:
             return [Strip.blank(crop.width)] * crop.height
         return super().render_lines(crop)
+
+
+def is_on_removed(press: MouseDown, screen: AnyScreen) -> bool:
+    """Whether the mouse is pressed on a widget that is removed and still painted; Textual would crash over its parent.
+
+    The first of two quick clicks on a notification takes it away.
+    """
+    try:
+        return screen.get_widget_at(*press.screen_offset)[0].parent is None
+    except NoWidget:
+        return False
 
 
 class EndsOnce(AnyScreen):
