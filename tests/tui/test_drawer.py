@@ -51,6 +51,15 @@ async def test_why_a_value_is_refused_is_seen_on_a_low_screen() -> None:
         assert "▸temperature" in driver.picture
 
 
+async def test_a_screen_that_becomes_higher_shows_the_options_above_too() -> None:
+    async with drawn(size=(80, 10)) as (driver, drawer):
+        await driver.press("end")
+        assert f"▸{FIELDS[-1].label}" in driver.picture and FIELDS[0].label not in driver.picture
+        await driver.pilot.resize_terminal(80, 60)
+        await driver.pilot.pause()
+        assert f"▸{FIELDS[-1].label}" in driver.picture and FIELDS[0].label in driver.picture
+
+
 async def test_what_was_chosen_though_it_is_the_default_goes_with_d() -> None:
     async with drawn({"temperature": Options().temperature, "seed": None}) as (driver, drawer):
         assert "2 changed" in driver.picture

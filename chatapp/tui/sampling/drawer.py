@@ -345,7 +345,7 @@ class SamplingDrawer(Widget, can_focus=True):
 
     def render(self) -> Content:
         width, rows = self.size.width, self.rows
-        self.first = min(max(self.first, self.place - rows + 1), self.place)
+        self.first = min(max(self.first, self.place - rows + 1), self.place, len(FIELDS) - rows)
         count = sum(map(self.changed, FIELDS))
         title = Content.assemble(
             ("Sampling", "bold $text"), (f"{count} changed".rjust(width - 8) if count else "", "$muted")
