@@ -8,7 +8,7 @@ import pytest
 from chatapp.tui.insight.latencies import LatencyScreen
 from chatapp.tui.insight.table import TokenTable
 from support import models_page
-from support.screen_driver import Driver, running
+from support.screen_driver import Driver, ask, running
 from support.scripted_engine import ScriptedEngine
 
 
@@ -50,6 +50,16 @@ async def test_the_welcome_leaves_the_figures_and_the_edge_alone() -> None:
         assert figures.startswith(" ● ready")
         assert any("continue this example, or…" in line for line in page)
         assert "^F Fill gap" in keys
+
+
+async def test_a_terminal_that_is_squeezed_to_next_to_nothing_takes_keys_and_is_large_again(tmp_path: Path) -> None:
+    async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
+        await ask(driver, "a")
+        await driver.press("ctrl+b")
+        for size in ((5, 20), (80, 3), (1, 1), (80, 24)):
+            await driver.pilot.resize_terminal(*size)
+            await driver.press("pagedown", "pageup")
+        assert "1 conversation" in driver.picture
 
 
 @pytest.mark.parametrize(("height", "listed", "told"), [(8, 3, 3), (12, 5, 5), (15, 7, 6), (24, 13, 9)])

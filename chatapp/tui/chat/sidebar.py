@@ -17,6 +17,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from chatapp.text.printable import printable
+from chatapp.tui.widgets.textual_fixes import Choices
 
 if TYPE_CHECKING:
     from chatapp.history import Conversation
@@ -51,7 +52,7 @@ class Row:
         return Option(line, id=self.id)
 
 
-class Sidebar(OptionList):
+class Sidebar(Choices):
     """Conversations by day; the one on the screen is marked, and those that a model is writing to."""
 
     BINDING_GROUP_TITLE = "List of conversations"

@@ -15,7 +15,7 @@ from textual.style import Style
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from chatapp.tui.widgets.textual_fixes import EndsOnce
+from chatapp.tui.widgets.textual_fixes import Choices, EndsOnce
 from themes import Theme
 
 ROLES = ("accent", "model", "success", "warning", "error")
@@ -45,7 +45,7 @@ class ThemePicker(EndsOnce, ModalScreen[str | None]):
         names = [theme.name for theme in self.choice]
         with Vertical(classes="window") as box:
             box.border_title = "Theme"
-            options = OptionList(*(Option(row(theme), theme.name) for theme in self.choice), compact=True)
+            options = Choices(*(Option(row(theme), theme.name) for theme in self.choice), compact=True)
             options.highlighted = names.index(self.before) if self.before in names else 0
             yield options
             yield Static("enter keeps it, esc goes back", markup=False, classes="note")

@@ -9,11 +9,11 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
-from textual.widgets import OptionList, Static
+from textual.widgets import Static
 
 from chatapp.text.errors import InputError, begin_sentence
 from chatapp.text.printable import printable
-from chatapp.tui.widgets.textual_fixes import EndsOnce
+from chatapp.tui.widgets.textual_fixes import Choices, EndsOnce
 from chatapp.tui.widgets.windows import AskLine
 
 
@@ -29,7 +29,7 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
         with Vertical(id="box"):
             yield Static(title, id="title")
             with Horizontal(id="middle"):
-                yield OptionList(compact=True)
+                yield Choices(compact=True)
                 yield side
             yield Static(id="refusal", markup=False)
             yield Static(keys, id="keys")

@@ -1,4 +1,4 @@
-"""What mends Textual: mixins, each of which goes before the class that it is mixed into, and a check."""
+"""What mends Textual: mixins, each of which goes before the class that it is mixed into, a list, and a check."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from textual.await_complete import AwaitComplete
 from textual.errors import NoWidget
 from textual.events import Click, MouseDown
 from textual.strip import Strip
-from textual.widgets import TextArea
+from textual.widgets import OptionList, TextArea
 
 if TYPE_CHECKING:
     from textual._compositor import ReflowResult
+    from textual._widget_navigation import Direction
     from textual.geometry import Region, Size
     from textual.screen import Screen
     from textual.widget import Widget
@@ -44,6 +45,14 @@ def is_on_removed(press: MouseDown, screen: AnyScreen) -> bool:
         return screen.get_widget_at(*press.screen_offset)[0].parent is None
     except NoWidget:
         return False
+
+
+class Choices(OptionList):
+    """A list whose pages can be turned in a terminal that has no room for a line of it: Textual would crash."""
+
+    def _move_page(self, direction: Direction) -> None:
+        if self._lines:
+            super()._move_page(direction)
 
 
 class EndsOnce(AnyScreen):

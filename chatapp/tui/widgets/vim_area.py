@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.document._document import EditResult, Selection
 from textual.document._edit import Edit
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import TextArea
 
 from chatapp.text.printable import clean_paste
@@ -54,6 +55,11 @@ class VimArea(Removable, TextArea):
 
     class SuspendWanted(Message):
         """Ctrl+Z was pressed with nothing typed and nothing to undo."""
+
+    def render_line(self, y: int) -> Strip:
+        if self.content_size.width <= 0:  # in which Textual cannot wrap a placeholder
+            return Strip([])
+        return super().render_line(y)
 
     def on_mount(self) -> None:
         if getattr(self.app, "vim", False):

@@ -18,7 +18,7 @@ from chatapp.text.markdown import cut
 from chatapp.text.printable import printable
 from chatapp.tui.opening import Front, Opening
 from chatapp.tui.widgets.buttons import Buttons, as_button
-from chatapp.tui.widgets.textual_fixes import EndsOnce
+from chatapp.tui.widgets.textual_fixes import Choices, EndsOnce
 
 MOST = 30
 """Lines that are seen at once."""
@@ -48,7 +48,7 @@ class Finder(EndsOnce, ModalScreen[ScreenResultType]):
     def __init__(self) -> None:
         super().__init__()
         self.found: Sequence[ScreenResultType] = ()
-        self.places = OptionList(compact=True)
+        self.places = Choices(compact=True)
         self.places.can_focus = False
 
     def action_walk(self, step: str) -> None:
