@@ -15,7 +15,7 @@ UNSAFE = re.compile(
     "|[\U000e0000-\U000e007f]|[\u2028\u2029]"
 )
 """What no terminal may be sent as a part of a text."""
-OURS = re.compile(r"screen\.(apply|name|delete|dismiss|use|keep|focus_next)\b")
+OURS = re.compile(r"screen\.(apply|name|delete|use|keep|focus_next)\b|app\.simulate_key\('escape'\)$")
 """What a click on words of chatapp's own may do."""
 ESCAPES = {
     "colour": "\x1b[31mred\x1b[0m",

@@ -8,6 +8,7 @@ from textual.widgets import TextArea
 
 from chatapp.tui.answers.comparison import ComparisonScreen
 from chatapp.tui.engines import Choice
+from chatapp.tui.sampling.lines_screen import LinesScreen
 from chatapp.workspace import Opened
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
@@ -95,3 +96,16 @@ async def test_a_screen_ends_once(tmp_path: Path, opening: str, ending: str) -> 
         await driver.until(lambda: driver.app.screen is driver.screen)
         await driver.pilot.pause()
         assert len(driver.app.screen_stack) == 1
+
+
+async def test_two_clicks_on_the_key_that_leaves_a_window_leave_that_alone() -> None:
+    async with running(ScriptedEngine(can_chat=True)) as driver:
+        await driver.app.push_screen(LinesScreen("", "", "", str))
+        await driver.pilot.pause()
+        keys = driver.app.screen.query_one("#keys")
+        x, y = keys.region.offset + (keys.render_line(0).text.index("esc"), 0)
+        for kind in (events.MouseDown, events.MouseUp) * 2:
+            driver.app.post_message(kind(None, x, y, 0, 0, 1, False, False, False, x, y))
+        await driver.until(lambda: driver.app.screen is driver.screen)
+        await driver.type("on")
+        assert driver.pane.prompt.text == "on"

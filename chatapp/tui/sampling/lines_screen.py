@@ -37,7 +37,7 @@ class LinesScreen(EndsOnce, ModalScreen[Any]):  # Any: what the lines mean; None
             yield Static(self.hint, classes="note", markup=False)
             yield TextArea(self.lines, compact=True, highlight_cursor_line=False)
             yield Static("", id="refusal", markup=False)
-            yield Static("[@click=screen.keep]^J[/] keep   [@click=screen.dismiss]esc[/] leave", id="keys")
+            yield Static("[@click=screen.keep]^J[/] keep   [@click=app.simulate_key('escape')]esc[/] leave", id="keys")
 
     def on_mount(self) -> None:
         area = self.query_one(TextArea)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 KEYS = (
     "[@click=screen.apply]enter[/] apply  [@click=screen.name('save')]s[/] save as  "
-    "[@click=screen.name('rename')]r[/] rename  [@click=screen.delete]d[/] delete  [@click=screen.dismiss]esc[/] leave"
+    "[@click=screen.name('rename')]r[/] rename  [@click=screen.delete]d[/] delete  "
+    "[@click=app.simulate_key('escape')]esc[/] leave"
 )
 
 

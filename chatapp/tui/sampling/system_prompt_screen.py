@@ -20,7 +20,7 @@ from chatapp.tui.sampling.library import Library, draw_name
 
 KEYS = (
     "[@click=screen.use]^J[/] use  [@click=screen.keep]^S[/] save as  [@click=screen.delete]d[/] delete  "
-    "[@click=screen.focus_next]tab[/] names, text  [@click=screen.dismiss]esc[/] leave"
+    "[@click=screen.focus_next]tab[/] names, text  [@click=app.simulate_key('escape')]esc[/] leave"
 )
 NOTHING = "Without a system prompt the model answers as it was trained to."
 
