@@ -24,6 +24,14 @@ KEPT_DELETED = 30 * 24 * 3600.0
 LISTED = {False: "deleted IS NULL AND messages > 0", True: "deleted IS NULL AND (messages > 0 OR draft <> '')"}
 """Which conversations count: those in which something was said, or also those with nothing but a draft."""
 
+BEGINNING = """WITH RECURSIVE branch(parent, text, depth) AS (
+        SELECT m.parent, m.text, 0 FROM messages m JOIN conversations c ON c.leaf = m.id
+        WHERE c.id = ? AND c.kind = 'completion'
+    UNION ALL
+        SELECT m.parent, m.text, depth + 1 FROM messages m JOIN branch ON m.id = branch.parent WHERE depth < 10000)
+    SELECT text FROM branch ORDER BY depth DESC LIMIT 20"""
+"""The first parts of the text that is shown in a conversation, of a chat none."""
+
 
 class History:
     """All conversations of one user; may be used from several threads, and by several processes at once."""
@@ -255,8 +263,8 @@ class History:
 
     def put(self, message: Message, *, tokens: Sequence[Token] = (), latencies: Sequence[float] = ()) -> Message:
         """Add a message as it is, with a number of its own, and show its branch."""
-        with self._writing():
-            conversation = self.get(message.conversation)
+        with self._writing(), self._entitling(message.conversation):
+            self.get(message.conversation)
             if message.parent is not None and self._conversation_of(message.parent) != message.conversation:
                 raise HistoryError(f"message {message.parent} is not in conversation {message.conversation}")
             new = rows.insert_message(self.connection, message, latencies)
@@ -265,8 +273,6 @@ class History:
                 "UPDATE conversations SET leaf = ?, updated = max(updated, ?), messages = messages + 1 WHERE id = ?",
                 (new, message.created, message.conversation),
             )
-            if conversation.kind == "completion" and message.parent is None:
-                self._rename_text(conversation)
             self._name(message.conversation)
             versions = self.connection.execute(
                 "SELECT id FROM messages WHERE conversation = ? AND parent IS ? ORDER BY id",
@@ -277,7 +283,7 @@ class History:
     def change(self, message: Message, *, tokens: Sequence[Token] = (), latencies: Sequence[float] = ()) -> None:
         """Save what a message has become: a reply that grows or has ended, or a summary."""
         usage, seconds = json.dumps(dict(message.usage)), rows.write_latencies(latencies)
-        with self._writing():
+        with self._writing(), self._entitling(message.conversation):
             self.connection.execute(
                 "UPDATE messages SET text = ?, finished = ?, finish_reason = ?, usage = ?, summary = ?, calls = ?, "
                 "latencies = iif(? = '[]', latencies, ?) WHERE id = ?",
@@ -347,12 +353,18 @@ class History:
         if text := self._value(query, conversation):
             self._set(conversation, title=first_words(text))
 
-    def _rename_text(self, conversation: Conversation) -> None:
-        """Give a text that begins anew another title, where it has that of its beginning before."""
-        query = "SELECT text FROM messages WHERE conversation = ? AND parent IS NULL ORDER BY id DESC LIMIT 2"
-        new, *before = (first_words(row[0]) for row in self.connection.execute(query, (conversation.id,)))
-        if before == [conversation.title]:
-            self._set(conversation.id, title=new)
+    @contextmanager
+    def _entitling(self, conversation: int) -> Iterator[None]:
+        """Let the title of a text stay its first words, whoever writes them, unless it was given another."""
+        before = self._begin_text(conversation)
+        yield
+        title = "UPDATE conversations SET title = ? WHERE id = ? AND title = ? AND kind = 'completion'"
+        self.connection.execute(title, (self._begin_text(conversation), conversation, before))
+
+    def _begin_text(self, conversation: int) -> str:
+        """The first words of the branch that is shown."""
+        found = self.connection.execute(BEGINNING, (conversation,)).fetchall()
+        return first_words("".join(rows.Columns().text("text", text) for (text,) in found))
 
     def _set(self, conversation: int, **columns: object) -> None:
         """Change columns of a conversation, which are named in the code only."""

@@ -65,11 +65,16 @@ def test_the_title_is_the_first_words(history: History, text: str, title: str) -
     assert history.get(conversation).title == title
 
 
-def test_the_title_of_a_text_is_that_of_its_beginning_now_unless_one_was_given(history: History) -> None:
+def test_the_title_of_a_text_is_its_first_words_now_whoever_wrote_them_unless_one_was_given(history: History) -> None:
     text = history.create("completion").id
     for beginning in ("an example", "my own"):
         history.add(text, "user", beginning, parent=None)
         assert history.get(text).title == beginning
+    root = history.messages(text)[0]
+    reply = history.add(text, "assistant", "", parent=root.id)
+    history.change(replace(reply, text=" words,\nand the model's"))
+    history.add(text, "user", ", and again mine", parent=reply.id)
+    assert history.get(text).title == "my own words, and the model's, and again mine"
     history.rename(text, "a title")
     history.add(text, "user", "more", parent=None)
     assert history.get(text).title == "a title"
