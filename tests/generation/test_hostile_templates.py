@@ -19,7 +19,8 @@ from support.checkpoints import ROOT
 from support.messages import TALK
 from support.scripted_session import write_tokenizer
 
-SET = "{% set t = 'xxxxxxxxx' * 1000 %}{% set big = 'ab\n' * 1000000 %}"
+SET = "{% set t = 'xxxxxxxxx' * 1000 %}{% set big = 'ab\n' * (500000 * messages|length) %}"
+"""Texts for templates; what is a constant would be written into their program, which alone takes too long."""
 GROW = "{%% set ns = namespace(x=['a']) %%}{%% for i in range(40) %%}{%% set ns.x = %s %%}{%% endfor %%}{{ ns.x%s }}"
 DOUBLED = ["[ns.x, ns.x]", "(ns.x, ns.x)", "{'a': ns.x, 'b': ns.x}", "dict(a=ns.x, b=ns.x)"]
 SHOWN = [
@@ -271,6 +272,10 @@ def written(folder: Path, source: str) -> Path:
 
 def test_there_are_enough_hostile_templates() -> None:
     assert len({*HOSTILE, *ESCAPES}) >= 200
+
+
+def test_what_hostile_templates_begin_with_does_not_end_them(tmp_path: Path, renderer: Renderer) -> None:
+    assert ChatTemplate(written(tmp_path, SET + "{{ big|length }}"), renderer).render(TALK) == ["4500000"]
 
 
 @pytest.mark.parametrize("source", HOSTILE, ids=lambda source: source.replace(SET, "")[:60])
