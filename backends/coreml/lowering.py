@@ -428,3 +428,4 @@ def convert(built: Program, path: Path) -> None:
             skip_model_load=True,
             package_dir=str(path),
         )
+        built.check()

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ class Interpreter:
     """One function of a package, to be called as coremltools' models are."""
 
     def __init__(self, package: Path, function: str, rounding: Rounding = exact):
-        specification, folder = specification_of(package), package / DATA
+        specification, files = specification_of(package), Files(package / DATA)
         if function not in specification.mlProgram.functions:
             raise BackendError(f"{package} has no function {function!r}")
         declared = specification.mlProgram.functions[function]
@@ -100,22 +101,22 @@ class Interpreter:
         self.constants: dict[str, np.ndarray] = {}
         self.steps: list[Step] = []
         for operation in block.operations:
-            self.read(operation, folder)
+            self.read(operation, files)
         self.outputs = list(block.outputs)
 
-    def read(self, operation: MIL_pb2.Operation, folder: Path) -> None:
+    def read(self, operation: MIL_pb2.Operation, files: "Files") -> None:
         """Keep a constant, or append a step."""
         types = [value.type.tensorType for value in operation.outputs]
         names = [value.name for value in operation.outputs]
         if operation.type == "const":
-            self.constants[names[0]] = self.rounding(constant(operation.attributes["val"], folder), "<f4")
+            self.constants[names[0]] = self.rounding(constant(operation.attributes["val"], files), "<f4")
             return
         inputs: dict[str, Argument] = {}
         for name, argument in operation.inputs.items():
             values = [
                 self.constants.get(binding.name, binding.name)
                 if binding.WhichOneof("binding") == "name"
-                else constant(binding.value, folder)
+                else constant(binding.value, files)
                 for binding in argument.arguments
             ]
             inputs[name] = values if name == "values" else values[0]
@@ -177,12 +178,20 @@ def refuse_unknown(step: Step) -> None:
     if known is None:
         if step.kind not in KNOWN:
             raise BackendError(f"the program has the operation {step.kind!r}, which the interpreter does not know")
-        parameters = inspect.signature(KNOWN[step.kind]).parameters.values()
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        known = parameters_of(step.kind)
+        if known is None:
             return
-        known = {parameter.name for parameter in parameters}
     if unknown := step.inputs.keys() - known:
         raise BackendError(f"the operation {step.kind!r} has inputs the interpreter does not know: {sorted(unknown)}")
+
+
+@cache
+def parameters_of(kind: str) -> set[str] | None:
+    """The inputs of an operation; None where it takes any."""
+    parameters = inspect.signature(KNOWN[kind]).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return {parameter.name for parameter in parameters}
 
 
 def fetch(argument: Argument, values: Mapping[str, np.ndarray]) -> Any:
@@ -224,14 +233,24 @@ def kind_of(kind: int) -> str:
     return KINDS[kind]
 
 
-def constant(value: MIL_pb2.Value, folder: Path) -> np.ndarray:
-    """A constant; `folder` has the file that the program's `@model_path` stands for."""
+class Files(dict[str, np.ndarray]):
+    """The bytes of the files in a folder, which the program's `@model_path` stands for; each is read once."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self.folder = folder
+
+    def __missing__(self, name: str) -> np.ndarray:
+        self[name] = np.frombuffer((self.folder / name.removeprefix("@model_path/")).read_bytes(), np.uint8)
+        return self[name]
+
+
+def constant(value: MIL_pb2.Value, files: Files) -> np.ndarray:
+    """A constant, which may be in a file."""
     tensor = value.type.tensorType
     kind, shape = kind_of(tensor.dataType), shape_of(tensor)
     if value.WhichOneof("value") == "blobFileValue":
-        found = blob(
-            folder / value.blobFileValue.fileName.removeprefix("@model_path/"), value.blobFileValue.offset, kind
-        )
+        found = blob(files, value.blobFileValue.fileName, value.blobFileValue.offset, kind)
         return found[: int(np.prod(shape))].reshape(shape)
     written = value.immediateValue.tensor
     field = written.WhichOneof("value")
@@ -242,18 +261,19 @@ def constant(value: MIL_pb2.Value, folder: Path) -> np.ndarray:
     return np.array(list(getattr(written, field).values), kind).reshape(shape)
 
 
-def blob(path: Path, offset: int, kind: str) -> np.ndarray:
-    """The array that weight.bin has at `offset`, flat."""
-    size = path.stat().st_size
-    if offset + HEADER.itemsize > size:
-        raise BackendError(f"{path} is shorter than its program says; lower the model anew")
-    header = np.memmap(path, HEADER, "r", offset, (1,))[0]
+def blob(files: Files, name: str, offset: int, kind: str) -> np.ndarray:
+    """The array that a file has at `offset`, flat."""
+    stored = files[name]
+    if offset + HEADER.itemsize > len(stored):
+        raise BackendError(f"{files.folder}/{name} is shorter than its program says; lower the model anew")
+    header = stored[offset : offset + HEADER.itemsize].view(HEADER)[0]
+    begin, end = int(header["offset"]), int(header["offset"] + header["size"])
     if header["sentinel"] != SENTINEL or BLOBS.get(int(header["kind"])) != kind:
-        raise BackendError(f"{path} holds no {kind} at {offset}, as its program says; lower the model anew")
-    if header["offset"] + header["size"] > size:
-        raise BackendError(f"{path} is shorter than its program says; lower the model anew")
-    stored = np.memmap(path, np.uint8, "r", int(header["offset"]), (int(header["size"]),))
-    return nibbles(stored, kind) if kind in ("int4", "uint4") else stored.view(kind)
+        raise BackendError(f"{files.folder}/{name} holds no {kind} at {offset}, as its program says")
+    if end > len(stored):
+        raise BackendError(f"{files.folder}/{name} is shorter than its program says; lower the model anew")
+    values = stored[begin:end]
+    return nibbles(values, kind) if kind in ("int4", "uint4") else values.view(kind)
 
 
 def nibbles(stored: np.ndarray, kind: str) -> np.ndarray:
