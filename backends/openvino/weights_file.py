@@ -1,10 +1,10 @@
 """Write a graph whose large constants go to the disk one by one, and are never in memory together."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import openvino
@@ -17,6 +17,8 @@ LEAST = 1 << 12
 """Bytes from which a constant is large."""
 ALIGNED = 64
 """Constants begin at multiples of this, as those that OpenVINO writes."""
+CONSTANT = re.compile(rb'(name="([^"]*)" type="Const"[^>]*>\s*<data [^>]*offset=")([0-9]+)(" size="([0-9]+)")')
+"""A constant in a graph: its name, and where its bytes begin and how many they are."""
 
 
 class WeightsFile:
@@ -82,20 +84,21 @@ class WeightsFile:
         """Write the graph, and its small constants behind the large ones."""
         graph, all_of_them = self.folder / f"{self.name}.xml", self.folder / "constants.bin"
         openvino.serialize(model, graph, all_of_them)
-        tree = ElementTree.parse(graph)
         copied: dict[tuple[int, int], int] = {}
         with all_of_them.open("rb") as constants:
-            for layer in tree.iterfind("layers/layer[@type='Const']"):
-                [data] = layer.iterfind("data")
-                place = self.places.get(layer.attrib["name"])
+
+            def move(found: re.Match[bytes]) -> bytes:
+                begin, name, offset, end, size = found.groups()
+                place = self.places.get(name.decode())
                 if place is None:
-                    here = int(data.attrib["offset"]), int(data.attrib["size"])
+                    here = int(offset), int(size)
                     if here not in copied:
                         constants.seek(here[0])
                         copied[here] = self.align()
                         self.file.write(constants.read(here[1]))
                     place = copied[here]
-                data.set("offset", str(place))
+                return begin + str(place).encode() + end
+
+            graph.write_bytes(CONSTANT.sub(move, graph.read_bytes()))
         self.file.close()
         all_of_them.unlink()
-        tree.write(graph, encoding="utf-8", xml_declaration=True)
