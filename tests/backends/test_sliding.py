@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from support.arrays import near
 from support.golden_logits import open_golden
 
 WINDOW, CONTEXT = 20, 900
+Made = Callable[[str, str], tuple[Path, SlidingSession]]
 BACKENDS = ["onnx", *(["openvino"] if find_spec("openvino") else [])]
 
 
@@ -60,25 +62,47 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["gemma3_text", "gpt_oss"])
-def model(request: pytest.FixtureRequest) -> tuple[Decoder, Weights]:
-    return windowed(request.param, WINDOW, CONTEXT)
+def case(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def model(case: str) -> tuple[Decoder, Weights]:
+    return windowed(case, WINDOW, CONTEXT)
 
 
 @pytest.fixture(params=BACKENDS)
-def session(
-    model: tuple[Decoder, Weights], request: pytest.FixtureRequest, tmp_path: Path, small: None
-) -> SlidingSession:
-    return lowered(model, tmp_path, request.param)
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Each model lowered once for a backend, and a session of it that holds everything."""
+
+    @cache
+    def make(case: str, backend: str) -> tuple[Path, SlidingSession]:
+        whole = lowered(windowed(case, WINDOW, CONTEXT), folder := tmp_path_factory.mktemp("lowered"), backend)
+        let_everything_be_held(whole)
+        return folder, whole
+
+    return make
+
+
+@pytest.fixture
+def session(case: str, backend: str, made: Made, small: None) -> SlidingSession:
+    session = backends.get(backend).load(made(case, backend)[0], device="cpu")
+    assert isinstance(session, SlidingSession)
+    return session
 
 
 Says = Callable[[np.ndarray], np.ndarray]
 
 
 @pytest.fixture
-def expected(session: SlidingSession, tmp_path: Path) -> Says:
-    """What a session says of rows, (rows, 1, vocab), that holds everything and has read nothing else."""
-    whole = backends.get(session.placement.backend).load(tmp_path, device="cpu")
-    let_everything_be_held(whole)
+def expected(case: str, backend: str, made: Made, session: SlidingSession) -> Says:
+    """What a session says of rows, (rows, 1, vocab), that holds everything and goes on from nothing else."""
+    _, whole = made(case, backend)
 
     def read(rows: np.ndarray) -> np.ndarray:
         whole.rewind(0)
