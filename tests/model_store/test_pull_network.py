@@ -1,10 +1,8 @@
 """A whole pull, metadata and bytes, where a proxy stands in between, the Hub redirects, or the clock jumps."""
 
 import itertools
-import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,10 +14,8 @@ from model_store.hub import pull
 from model_store.hub.partial import Wanted
 from model_store.hub.transfer import Tracker, Transfer
 from model_store.hub.web import Patience, Site
-from support.checkpoints import ROOT, MakeCheckpoint, Run
+from support.checkpoints import MakeCheckpoint, Run
 from support.loopback_hub import LoopbackHub
-
-pytestmark = pytest.mark.process
 
 QUICK = Patience(stall=5, tries=3, pause=0.01)
 PUBLIC = "http://hub.example"
@@ -39,6 +35,17 @@ def loopback(checkpoint: MakeCheckpoint, tmp_path: Path, monkeypatch: pytest.Mon
         yield hub
 
 
+@pytest.fixture
+def ask_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let the Hub be at this address."""
+
+    def choose(address: str) -> None:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)  # read once, when it is imported
+
+    return choose
+
+
 def hosts(loopback: LoopbackHub) -> set[str]:
     return {one.host for one in loopback.requests}
 
@@ -46,10 +53,11 @@ def hosts(loopback: LoopbackHub) -> set[str]:
 # Proxies
 
 
+@pytest.mark.process
 def test_everything_goes_through_the_proxy(
-    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch
+    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch, ask_at: Callable[[str], None]
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", PUBLIC)
+    ask_at(PUBLIC)
     monkeypatch.setenv("http_proxy", loopback.url)
     done = chatapp(*PULL)
     assert done.returncode == 0, done.stderr
@@ -59,19 +67,22 @@ def test_everything_goes_through_the_proxy(
 
 
 def test_a_proxied_pull_that_is_cut_goes_on(
-    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch
+    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch, ask_at: Callable[[str], None]
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", PUBLIC)
+    ask_at(PUBLIC)
     monkeypatch.setenv("http_proxy", loopback.url)
     loopback.fault(r"resolve/.*/tokenizer\.json", cut=1000)
     assert chatapp(*PULL).returncode == 0
     assert [one.range for one in loopback.asked(r"/tokenizer\.json")] == [None, "bytes=1000-"]
 
 
-def test_what_needs_no_proxy_gets_none(chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.process
+def test_what_needs_no_proxy_gets_none(
+    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch, ask_at: Callable[[str], None]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as dead:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{dead.getsockname()[1]}")
-    monkeypatch.setenv("HF_ENDPOINT", loopback.url)
+    ask_at(loopback.url)
     done = chatapp("pull", "org/tiny", "--dry-run", "--offline")
     assert done.returncode == 1 and not loopback.requests
     monkeypatch.setenv("no_proxy", "127.0.0.1")
@@ -80,9 +91,9 @@ def test_what_needs_no_proxy_gets_none(chatapp: Run, loopback: LoopbackHub, monk
 
 
 def test_a_token_is_not_sent_where_it_can_be_read(
-    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch
+    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch, ask_at: Callable[[str], None]
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", PUBLIC)
+    ask_at(PUBLIC)
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("http_proxy", loopback.url)
     done = chatapp("pull", "org/tiny", "--dry-run")
@@ -94,9 +105,11 @@ def test_a_token_is_not_sent_where_it_can_be_read(
 
 
 @pytest.fixture
-def redirected(chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+def redirected(
+    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch, ask_at: Callable[[str], None]
+) -> Callable[[str], str]:
     """What a pull complains about where the API redirects to a place."""
-    monkeypatch.setenv("HF_ENDPOINT", PUBLIC)
+    ask_at(PUBLIC)
     monkeypatch.setenv("http_proxy", loopback.url)
     monkeypatch.setenv("no_proxy", "")
 
@@ -125,10 +138,9 @@ def test_another_host_may_answer_for_the_api_and_is_not_told_the_token(
     """Which `site` would not send over http:// to another machine at all."""
     moved = {"Location": "http://mirror.example/api/models/org/tiny?blobs=true"}
     loopback.fault("/api/models", status=307, headers=moved, body=b"")
-    code = "from pathlib import Path\nfrom model_store.hub import pull, web\n"
-    code += f"pull.plan([Path('nowhere')], 'org/tiny', site=web.Site({PUBLIC!r}, 'secret'))"
-    environment = {**os.environ, "http_proxy": loopback.url, "no_proxy": ""}
-    subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, check=True)
+    monkeypatch.setenv("http_proxy", loopback.url)
+    monkeypatch.setenv("no_proxy", "")
+    pull.plan([Path("nowhere")], "org/tiny", site=Site(PUBLIC, "secret"))
     asked = [(one.host, one.authorized) for one in loopback.asked("/api/models")]
     assert asked == [("hub.example", True), ("mirror.example", False)]
     assert all(one.host == "hub.example" and one.authorized for one in loopback.asked("/resolve/"))
@@ -140,9 +152,9 @@ def test_a_redirect_that_is_no_web_address_is_refused(loopback: LoopbackHub, red
 
 
 def test_a_hub_of_one_s_own_network_may_redirect_within_it(
-    chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch
+    chatapp: Run, loopback: LoopbackHub, ask_at: Callable[[str], None]
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", loopback.url)
+    ask_at(loopback.url)
     moved = f"{loopback.storage_url}/api/models/org/tiny?blobs=true"
     loopback.fault("/api/models", status=307, headers={"Location": moved}, body=b"")
     assert chatapp("pull", "org/tiny", "--dry-run").returncode == 0
