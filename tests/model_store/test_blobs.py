@@ -18,7 +18,7 @@ from model_store.hub.partial import Wanted
 from model_store.location import Location
 from model_store.locks import alone
 from model_store.upkeep import copies, garbage, usage
-from support.checkpoints import write_tokenizer
+from support.checkpoints import Run, write_tokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 Pulled = Callable[[str], Path]
@@ -255,45 +255,45 @@ def test_a_revision_that_was_being_replaced_comes_back(store: Store, pulled_as: 
     assert [one.name for one in store.list()] == ["builtin", "one"]
 
 
-def chatapp(home: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "CHATAPP_HOME": str(home), **settings}
-    command = [sys.executable, "-m", "chatapp", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=Path(__file__).parents[2])
-
-
-def test_the_commands_tell_what_they_did(store: Store, pulled_as: Pulled, tmp_path: Path) -> None:
+def test_the_commands_tell_what_they_did(
+    store: Store, pulled_as: Pulled, tmp_path: Path, chatapp: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHATAPP_HOME", str(tmp_path))
     pulled_as("one")
-    assert chatapp(tmp_path, "cp", "one", "two").stdout == "two is one, and shares its files\n"
-    facts = json.loads(chatapp(tmp_path, "show", "two", "--json").stdout)
+    assert chatapp("cp", "one", "two").stdout == "two is one, and shares its files\n"
+    facts = json.loads(chatapp("show", "two", "--json").stdout)
     assert (facts["name"], facts["source"]["repository"]) == ("two", "org/tiny")
-    assert "org/tiny at 0000" in chatapp(tmp_path, "show", "two").stdout
-    told = {one["name"]: one for one in json.loads(chatapp(tmp_path, "du", "--json").stdout)["models"]}
+    assert "org/tiny at 0000" in chatapp("show", "two").stdout
+    told = {one["name"]: one for one in json.loads(chatapp("du", "--json").stdout)["models"]}
     assert told["one"]["shared"] == told["two"]["shared"] > 100_000
-    assert re.search(r"\ntwo +[\d.]+ k?B +\d+ kB", chatapp(tmp_path, "du").stdout)
+    assert re.search(r"\ntwo +[\d.]+ k?B +\d+ kB", chatapp("du").stdout)
     (store.root / "blobs" / f"sha1-{'a' * 40}").write_bytes(b"1234567")
-    assert "7 B would be freed" in chatapp(tmp_path, "gc", "--dry-run").stdout
-    assert json.loads(chatapp(tmp_path, "gc", "--json").stdout)[0]["why"] == "no model has it"
-    assert chatapp(tmp_path, "gc").stdout == "0 B freed\n"
-    assert chatapp(tmp_path, "cache").stdout.startswith("0 B; above 8 GB")
-    assert json.loads(chatapp(tmp_path, "cache", "clear", "one", "--json").stdout) == []
-    assert "there is no model called 'onne'" in chatapp(tmp_path, "cache", "clear", "onne").stderr
-    assert "to delete those of one: chatapp cache clear" in chatapp(tmp_path, "cache", "list", "one").stderr
+    assert "7 B would be freed" in chatapp("gc", "--dry-run").stdout
+    assert json.loads(chatapp("gc", "--json").stdout)[0]["why"] == "no model has it"
+    assert chatapp("gc").stdout == "0 B freed\n"
+    assert chatapp("cache").stdout.startswith("0 B; above 8 GB")
+    assert json.loads(chatapp("cache", "clear", "one", "--json").stdout) == []
+    assert "there is no model called 'onne'" in chatapp("cache", "clear", "onne").stderr
+    assert "to delete those of one: chatapp cache clear" in chatapp("cache", "list", "one").stderr
 
 
-def test_a_disk_that_is_not_there_is_said_and_left_out(store: Store, pulled_as: Pulled, tmp_path: Path) -> None:
+def test_a_disk_that_is_not_there_is_said_and_left_out(
+    store: Store, pulled_as: Pulled, tmp_path: Path, home: Path, chatapp: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pulled_as("one")
-    home, gone = tmp_path / "home", tmp_path / "gone"
     home.mkdir()
-    both = os.pathsep.join([str(gone), str(store.root)])
-    done = chatapp(home, "list", "--json", CHATAPP_STORES=both)
+    gone = tmp_path / "gone"
+    with monkeypatch.context() as patch:
+        patch.setenv("CHATAPP_STORES", os.pathsep.join([str(gone), str(store.root)]))
+        done = chatapp("list", "--json")
     assert done.stderr == f"Note: the store folder {gone} is not there; its models are left out\n"
     assert [one["name"] for one in json.loads(done.stdout)] == ["builtin", "one"]
     (home / "settings.toml").write_text(f"stores = [{json.dumps(str(store.root))}]")
-    assert "one" in chatapp(home, "list").stdout and not gone.exists()
+    assert "one" in chatapp("list").stdout and not gone.exists()
     (home / "settings.toml").write_text('stores = "/mnt"')
-    assert "must be a list of folders" in chatapp(home, "list").stderr
+    assert "must be a list of folders" in chatapp("list").stderr
     (home / "settings.toml").write_text('stores = ["here"]')
-    assert "must be an absolute path" in chatapp(home, "list").stderr
+    assert "must be an absolute path" in chatapp("list").stderr
 
 
 def test_listing_reads_only_small_manifests(store: Store, pulled_as: Pulled) -> None:

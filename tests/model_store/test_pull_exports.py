@@ -19,8 +19,6 @@ from support.checkpoints import HERE, ROOT, Run
 from support.loopback_hub import LoopbackHub
 from support.pulls import ORG, QUICK
 
-pytestmark = pytest.mark.process
-
 EXPORTS, GOLDEN = ROOT / "tests" / "golden_exports", ROOT / "tests" / "golden" / "llama" / "golden.npz"
 KINDS = {"onnx": "onnx/model.onnx", "openvino": "openvino_model.xml"}
 
@@ -184,7 +182,7 @@ def test_a_manifest_that_names_another_graph_is_refused(store: Store, pulling: C
 def test_the_command_pulls_and_runs_an_export(
     chatapp: Run, loopback: LoopbackHub, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", loopback.url)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", loopback.url)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
     monkeypatch.setenv("CHATAPP_BACKEND", kind)
     done = chatapp("pull", ORG)

@@ -21,10 +21,7 @@ from model_store.hub.web import Patience, Site
 from support.checkpoints import MakeCheckpoint, Run
 from support.loopback_hub import LoopbackHub
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate"),
-]
+pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
 QUICK = Patience(stall=5, tries=3, pause=0.01)
 CONTENT = os.urandom(1_000_000)
 
@@ -100,9 +97,10 @@ def test_a_proxy_is_told_who_we_are_and_sees_nothing_else(
 
 @pytest.fixture
 def tiny(loopback: LoopbackHub, checkpoint: MakeCheckpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model of the hub, which processes are told to ask."""
+    """A model of the hub, which is the one to ask."""
     loopback.publish("org/tiny", checkpoint("tiny"))
-    monkeypatch.setenv("HF_ENDPOINT", f"https://localhost:{loopback.server.server_address[1]}")
+    address = f"https://localhost:{loopback.server.server_address[1]}"
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("no_proxy", "")
