@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,7 +31,9 @@ class Model:
 Change = Callable[[Model], Model]
 
 
+@cache
 def open_model(case: str) -> Model:
+    """A golden model, which all who change it begin with."""
     parts = open_checkpoint(GOLDEN / case)
     return Model(*parts, dict(Canonical(*parts)))
 

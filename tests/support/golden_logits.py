@@ -109,10 +109,13 @@ def open_case(case: str, backend: str, folder: Path) -> Session:
     return backends.get(backend).load(folder, device="cpu")
 
 
+@cache
 def golden(case: str) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens (3, 24) and their logits (3, 24, vocab)."""
+    """Tokens (3, 24) and their logits (3, 24, vocab); nobody may change them."""
     arrays = np.load(GOLDEN / case / "golden.npz")
-    return arrays["tokens"], arrays["logits"]
+    tokens, logits = arrays["tokens"], arrays["logits"]
+    tokens.flags.writeable = logits.flags.writeable = False
+    return tokens, logits
 
 
 @pytest.fixture(scope="session")
