@@ -11,6 +11,7 @@ import openvino
 from openvino import Shape, Tensor, Type
 from openvino.op import Constant
 
+from backends.errors import BackendError
 from backends.openvino.nodes import Node
 
 LEAST = 1 << 12
@@ -99,6 +100,10 @@ class WeightsFile:
                     place = copied[here]
                 return begin + str(place).encode() + end
 
-            graph.write_bytes(CONSTANT.sub(move, graph.read_bytes()))
+            written = graph.read_bytes()
+            moved, count = CONSTANT.subn(move, written)
+        if count != written.count(b' type="Const"'):
+            raise BackendError(f"OpenVINO {openvino.__version__} writes constants in a form that is not known")
+        graph.write_bytes(moved)
         self.file.close()
         all_of_them.unlink()
