@@ -69,13 +69,13 @@ class Texts:
             following = engine.complete(found, options) if self.goes_on else None
             return tell(check_local(engine).score(found, options), following, options.n)
 
-        def number(streams: Sequence[Generator[Delta, None, None]]) -> Generator[Delta, None, None]:
-            for place, stream in enumerate(streams):
-                for delta in stream:
+        def number() -> Generator[Delta, None, None]:
+            for place in range(len(streams)):
+                for delta in streams.pop(0):  # what one that has ended holds is let go of
                     yield replace(delta, index=delta.index + place * options.n)
 
-        first, *others = [go_on(prompt) for prompt in self.prompts]  # all are checked before anything is told
-        return number([first, *others]) if others else first
+        streams = [go_on(prompt) for prompt in self.prompts]  # all are checked before anything is told
+        return number() if len(streams) > 1 else streams.pop()
 
     def _read(self, engine: Engine, prompt: str | Sequence[int]) -> str | Sequence[int] | Gap:
         if not isinstance(prompt, str):
@@ -90,10 +90,9 @@ def tell(
 ) -> Generator[Delta, None, None]:
     """A prompt, at the beginning of each of n completions, and what follows it, if anything is to."""
     for delta in prompt:
+        told = replace(delta, finish_reason=None, usage=None) if following else delta
         for index in range(n):
-            if following:
-                delta = replace(delta, finish_reason=None, usage=None)
-            yield replace(delta, index=index, usage=delta.usage if index == n - 1 else None)
+            yield replace(told, index=index, usage=told.usage if index == n - 1 else None)
     if following:
         yield from following
 
