@@ -36,6 +36,7 @@ def tools() -> list[dict[str, Any]]:
             return [
                 {**told, "description": "y" * 100_000},
                 {**told, "name": "z", "inputSchema": {**SCHEMA, "x": "y" * 50_000}},
+                {**told, "name": "slow", "execution": {"taskSupport": "required"}},
             ]
         case "promises":
             return [{**told, "outputSchema": {"type": "object", "required": ["sky"]}}]

@@ -226,6 +226,8 @@ def read_tools(server: ToolServer, listed: Sequence[Listed], warn: Callable[[str
             warn(f"{server.name} has two tools {one.name}; the first is taken")
         elif len(json.dumps(schema)) > SCHEMA or not isinstance(schema, dict):
             warn(f"{server.name} needs more than {SCHEMA:,} characters for the arguments of {one.name}; it is left out")
+        elif one.execution and one.execution.task_support == "required":
+            warn(f"{server.name} does {one.name} only as a task, which nobody here would ask after; it is left out")
         else:
             description = clean_paste(one.description or "")[:DESCRIPTION]
             found[one.name] = Tool(server, one.name, Function(one.name, description or None, schema))

@@ -120,6 +120,7 @@ def test_descriptions_are_harmless_and_bounded(hostile: Open, told: list[str]) -
     assert not {"\x9b", "\u202e", "\x07"} & set(tool.function.description)
     (tool,) = look(hostile("huge"))
     assert len(tool.function.description or "") == 2_000 and "arguments of z" in told[0]
+    assert "slow only as a task" in told[1]
 
 
 def test_a_tool_that_changes_after_it_was_allowed_is_asked_about_again(hostile: Open, tmp_path: Path) -> None:
