@@ -11,7 +11,7 @@ from chatapp.generation.decoding.constraint import Constraint, Continued, Follow
 from chatapp.generation.decoding.grammar import Grammar, Vocabulary, check_schema, write_rules
 from chatapp.generation.options import OptionError, Options
 from chatapp.generation.text.tokenizer import Tokenizer
-from chatapp.generation.text.tools import LENIENT, OPENERS, Function, describe_calls
+from chatapp.generation.text.tools import LENIENT, LONGEST, OPENERS, Function, describe_calls
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 NAME = "a call of a function"
 BARE = '{"name": '
 """What Llama 3 begins a call with, which has no mark: it is the whole reply."""
-LONGEST = 400
-"""Characters at the beginning of a reply in which a call without a mark may begin."""
 
 
 class Calls(Following, Lenient):

@@ -31,6 +31,8 @@ QUOTE = '<|"|>'
 """What stands around a text in Gemma 4's calls."""
 MEMBER = re.compile(r'[\[{,\s]*"([^"\\]*)"(?:\s*:\s*("(?:[^"\\]|\\.)*"|[\[{]|[^\s"\[{,}]+(?=[\s,}])))?', re.DOTALL)
 """A name in JSON, and its value, where that is whole; of one that has parts, how it begins."""
+LONGEST = 400
+"""Characters at the beginning of a reply in which a call without a mark may begin."""
 CALLED = "name", "arguments", "parameters", "function", "type", "id"
 """The names in a call."""
 KEY = re.compile(r"([{,]\s*)([^\s{}\[\],:]+)\s*:")
@@ -119,7 +121,7 @@ class Listener:
         start = self._held.lstrip()
         if self._begun or not start:
             return not self._begun
-        return (start[0] in "{[" and not start.startswith("[TOOL") and may_call(start, self.names)) or any(
+        return (start[0] in "{[" and not start.startswith("[TOOL") and may_call(start[:LONGEST], self.names)) or any(
             f"{name}{{".startswith(start) or start.startswith(f"{name}{{") for name in self.names
         )
 
