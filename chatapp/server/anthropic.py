@@ -36,8 +36,7 @@ IGNORED = "Metadata; not looked at."
 class Block(TextPart):
     """A block of a message."""
 
-    kinds = "text", "thinking", "redacted_thinking", "tool_use", "tool_result"
-    type: str
+    type: Literal["text", "thinking", "redacted_thinking", "tool_use", "tool_result"]
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None

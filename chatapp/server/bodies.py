@@ -2,8 +2,8 @@
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -26,16 +26,13 @@ class Anything(Body):
 
 
 class TextPart(Body):
-    """A part of a message; one that is no text is refused for its type, whatever else it has."""
-
-    kinds: ClassVar[Sequence[str]]
-    """The types that are read."""
+    """A part of a message; one of a type that is not read is refused for that, whatever else it has."""
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_other_kinds(cls, told: object) -> object:
+    def _refuse_other_types(cls, told: object) -> object:
         kind = told.get("type") if isinstance(told, dict) else None
-        if isinstance(kind, str) and kind not in cls.kinds:
+        if isinstance(kind, str) and kind not in get_args(cls.model_fields["type"].annotation):
             raise ValueError(f"is of the type {kind[:40]!r}, and the models here read text")
         return told
 

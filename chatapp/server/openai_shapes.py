@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from pydantic import Field
@@ -23,8 +23,7 @@ DONE = b"data: [DONE]\n\n"
 class Part(TextPart):
     """A part of a message."""
 
-    kinds = "text", "input_text", "output_text", "reasoning_text"
-    type: str
+    type: Literal["text", "input_text", "output_text", "reasoning_text"]
     text: str | None = None
     annotations: Any = Field(None, description="Not looked at; answers have it.")  # Any: as the next one
     logprobs: Any = Field(None, description="Not looked at; answers have it.")
