@@ -66,6 +66,7 @@ class ResponseFormat(Body):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: dict[str, Any] | None = None
     schema_: dict[str, Any] | None = Field(None, alias="schema", description="Of a json_object, as llama.cpp has it.")
+    value: dict[str, Any] | None = Field(None, description="schema, as Hugging Face's client calls it.")
 
 
 class TemplateOptions(Body):
@@ -135,9 +136,10 @@ def read_format(form: ResponseFormat) -> dict[str, Any]:  # Any: as Options has 
     """The options that keep an answer to a form."""
     if form.type == "text":
         return {}
-    if form.type == "json_object" and form.schema_ is None:
+    schema = form.value if form.schema_ is None else form.schema_
+    if form.type == "json_object" and schema is None:
         return {"json_object": True}
-    schema = (form.json_schema or {}).get("schema") if form.type == "json_schema" else form.schema_
+    schema = (form.json_schema or {}).get("schema") if form.type == "json_schema" else schema
     if not isinstance(schema, dict):
         raise Refusal(400, "response_format.json_schema needs a schema", param="response_format.json_schema.schema")
     return {"json_schema": json.dumps(schema if (form.json_schema or {}).get("strict") else schema | LENIENT)}

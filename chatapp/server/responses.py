@@ -139,7 +139,7 @@ class ResponseAsked(SampledBody):
         """What is asked for, where this was said without the instructions."""
         form = self.text.format if self.text and self.text.format else TextFormat.model_validate({"type": "text"})
         described = {"schema": form.schema_, "strict": form.strict}
-        kept = read_format(ResponseFormat(type=form.type, json_schema=described, schema=None))
+        kept = read_format(ResponseFormat(type=form.type, json_schema=described, schema=None, value=None))
         think = read_effort(self.reasoning.effort if self.reasoning else None)
         if self.max_output_tokens == 0:
             raise unsupported("max_output_tokens", "must be 1 or more")

@@ -38,7 +38,7 @@ class Named(Body):
 class Chosen(Body):
     """The function that is to be called."""
 
-    type: Literal["function"]
+    type: Literal["function"] = "function"
     function: Named
 
 

@@ -81,10 +81,11 @@ def test_what_changes_no_answer_is_taken(served: Served, engine: ScriptedEngine)
     more |= {"prompt_cache_retention": "24h", "prompt_cache_options": {"mode": "implicit"}}
     part = {"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}
     said = [{"role": "user", "content": [part]}, {"role": "assistant", "content": "Yes.", "reasoning": "Hm."}, *HELLO]
-    form = {"type": "json_object", "schema": {"type": "object"}}
-    assert served.post(CHAT, messages=said, **more, response_format=form).status_code == 200
+    for name in ("schema", "value"):
+        form = {"type": "json_object", name: {"type": "object"}}
+        assert served.post(CHAT, messages=said, **more, response_format=form).status_code == 200
+        assert engine.options[-1].json_schema and not engine.options[-1].json_object
     assert [one.text for one in engine.chats[-1]] == ["Hello", "<think>\nHm.\n</think>\n\nYes.", "Hello"]
-    assert engine.options[-1].json_schema and not engine.options[-1].json_object
 
 
 def test_a_stream_says_the_same_in_parts(served: Served) -> None:
