@@ -95,6 +95,17 @@ class PromptCache:
             return None
         return Prefix(self._tokens, {name: values.copy() for name, values in found.items()}, self.session.placement)
 
+    def set_aside(self, prompt: list[int]) -> Prefix | None:
+        """What was read of a prompt, for it to go on from after others; None where memory is short."""
+        free = available_memory()
+        if free is not None and 2 * self.session.length * self.session.token_bytes > free:
+            return None
+        self.keep(prompt)
+        try:
+            return self.copy()
+        except MemoryError:
+            return None
+
     def store(self, history: Sequence[int], found: KeyValues, length: int) -> None:
         """Keep what a cache holds, `length` tokens that begin `history`; the least recently used give way."""
         self._add(Prefix(list(history[:length]), found, self.session.placement))

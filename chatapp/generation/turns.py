@@ -104,17 +104,27 @@ class Turns:
             self._leave(one)
 
     def score(self, turn: Turn, given: int) -> Generator[Delta, None, None]:
-        """The prompt of a turn, without its first `given` tokens, in deltas whose tokens have log-probabilities."""
-        row = turn.rows[0]
-        with self.alone():
-            turn.watch.resume()
-            unread = self.cache.reuse(turn.prompt, reproducible=True)
-            for tokens in score_prompt(self.session, unread, given, row.logprobs or 0, row.detokenizer):
-                turn.prefill_seconds += (seconds := turn.watch.lap())
-                timings = Timings(seconds, 0.0, 0.0, 0.0)
-                yield Delta("".join(token.text for token in tokens), 0, tokens, None, timings, None)
+        """The prompt of a turn, without its first `given` tokens, in deltas whose tokens have log-probabilities.
+
+        Between two parts of it those go before who wait.
+        """
+        row, prompt, aside = turn.rows[0], turn.prompt, None
+        parts = score_prompt(self.session, prompt, given, row.logprobs or 0, row.detokenizer)
+        while True:
+            with self.alone():
+                self.cache.reuse(prompt, reproducible=True, aside=aside)
                 turn.watch.resume()
-            self.cache.keep(turn.prompt, lasting=turn.lasting)
+                for tokens in parts:  # from where it was left
+                    turn.prefill_seconds += (seconds := turn.watch.lap())
+                    timings = Timings(seconds, 0.0, 0.0, 0.0)
+                    yield Delta("".join(token.text for token in tokens), 0, tokens, None, timings, None)
+                    turn.watch.resume()
+                    others = self.session.length < len(prompt) and (self.running or self.queue)
+                    if others and (aside := self.cache.set_aside(prompt)):
+                        break
+                else:
+                    self.cache.keep(prompt, lasting=turn.lasting)
+                    break
         self.last_usage = turn.sum_up()
         yield Delta("", 0, (), "length", NO_TIME, self.last_usage)
 
@@ -334,17 +344,12 @@ class Turns:
 
     def _set_aside(self, one: RunningTurn) -> bool:
         """Keep what was read of a prompt while another one is; False where memory is short."""
-        if one is self._reader:
-            free = available_memory()
-            if free is not None and 2 * self.session.length * self.session.token_bytes > free:
-                return False
-            self.cache.keep(one.turn.prompt)
-            try:
-                one.aside = self.cache.copy()
-            except MemoryError:
-                return False
+        if one is not self._reader:
+            return True
+        one.aside = self.cache.set_aside(one.turn.prompt)
+        if one.aside:
             one.unread = self._reader = None
-        return True
+        return one.aside is not None
 
     def _read_part(self, others: bool) -> float:
         """Read a part of a prompt, short where others wait for tokens; return the seconds it took."""

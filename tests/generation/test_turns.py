@@ -190,6 +190,22 @@ def test_short_prompts_pass_a_long_one_that_is_read_and_nothing_is_read_twice(
     assert not engine.turns.running and usage_of(told).cached_tokens == 0
 
 
+def test_others_go_between_the_parts_of_a_prompt_that_is_scored(tokenizer: Tokenizer) -> None:
+    engine, session = watched(tokenizer)
+    text, found = "def add(first, second): 日本 " * 20, list[Delta]()
+    scoring = engine.score(text, GREEDY)
+    told = [next(scoring)]
+    other = threading.Thread(target=lambda: found.extend(engine.complete("hello", GREEDY)))
+    other.start()
+    while not engine.turns.running:
+        time.sleep(0.001)
+    told += scoring
+    other.join()
+    (_, first), (_, second), *_, (_, last) = session.calls
+    assert found[-1].finish_reason and first == 256 and second < 10 and first + last == engine.count_tokens(text)
+    assert said(told) == said(list(watched(tokenizer)[0].score(text, GREEDY)))
+
+
 @pytest.mark.parametrize(("free", "waits"), [(1 << 40, False), (1, True)])
 def test_a_short_prompt_waits_where_a_long_one_cannot_be_set_aside(
     tokenizer: Tokenizer, free: int, waits: bool, monkeypatch: pytest.MonkeyPatch
@@ -200,7 +216,7 @@ def test_a_short_prompt_waits_where_a_long_one_cannot_be_set_aside(
     first = engine.complete(long, GREEDY)
     told = [next(first)]
     second = engine.complete("hello", GREEDY)
-    monkeypatch.setattr("chatapp.generation.turns.available_memory", lambda: free)
+    monkeypatch.setattr("chatapp.generation.prompt_cache.available_memory", lambda: free)
     monkeypatch.setattr(engine.turns, "_has_place", lambda one: True)
     assert next(second).tokens
     assert (sum(count for _, count in session.calls) > total) is waits
