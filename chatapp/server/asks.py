@@ -89,12 +89,16 @@ def tell(
     prompt: Generator[Delta, None, None], following: Generator[Delta, None, None] | None, n: int
 ) -> Generator[Delta, None, None]:
     """A prompt, at the beginning of each of n completions, and what follows it, if anything is to."""
+    seconds = 0.0
     for delta in prompt:
+        seconds += delta.timings.prefill
         told = replace(delta, finish_reason=None, usage=None) if following else delta
         for index in range(n):
             yield replace(told, index=index, usage=told.usage if index == n - 1 else None)
-    if following:
-        yield from following
+    for delta in following or ():
+        if usage := delta.usage:  # the cache had nothing of the prompt before it was told
+            usage = replace(usage, cached_tokens=0, prefill_seconds=usage.prefill_seconds + seconds)
+        yield replace(delta, usage=usage)
 
 
 @dataclass(frozen=True)

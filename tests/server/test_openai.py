@@ -213,7 +213,8 @@ def test_prompts_are_told_with_their_log_probabilities(tmp_path: Path) -> None:
         asked = {"prompt": "def add(a, b):\n    return", "echo": True, "logprobs": 2, "temperature": 0}
         alone = served.post(COMPLETIONS, **asked, max_tokens=0).json()
         assert "first_token_seconds_count" not in served.get("/metrics").text
-        whole = served.post(COMPLETIONS, **asked, max_tokens=1, n=2).json()["choices"]
+        both = served.post(COMPLETIONS, **asked, max_tokens=1, n=2).json()
+        whole, counts = both["choices"], both["usage"]["prompt_tokens_details"]
         more = served.post(COMPLETIONS, **asked | {"prompt": whole[0]["text"]}, max_tokens=0).json()["choices"][0]
         tokens = {"prompt": [[5, 16], [17]], "max_tokens": 0, "echo": True, "logprobs": 0}
         choices = served.post(COMPLETIONS, **tokens).json()["choices"]
@@ -227,7 +228,8 @@ def test_prompts_are_told_with_their_log_probabilities(tmp_path: Path) -> None:
     assert all(
         max(one.values()) >= own for one, own in zip(told["top_logprobs"][1:], told["token_logprobs"][1:], strict=True)
     )
-    assert usage["completion_tokens"] == 0 and usage["prompt_tokens"] == len(told["tokens"]) + 1  # a file's start
+    assert counts == {"cached_tokens": 0} and usage["completion_tokens"] == 0
+    assert usage["prompt_tokens"] == len(told["tokens"]) + 1  # a file's start
     assert (
         whole[0]["text"] == whole[1]["text"] and whole[0]["logprobs"]["text_offset"] == more["logprobs"]["text_offset"]
     )
