@@ -69,13 +69,16 @@ class Texts:
             following = engine.complete(found, options) if self.goes_on else None
             return tell(check_local(engine).score(found, options), following, options.n)
 
-        def number() -> Generator[Delta, None, None]:
-            for place in range(len(streams)):
-                for delta in streams.pop(0):  # what one that has ended holds is let go of
-                    yield replace(delta, index=delta.index + place * options.n)
+        def go_on_with_all(first: Generator[Delta, None, None]) -> Generator[Delta, None, None]:
+            yield from first
+            for number, prompt in enumerate(self.prompts[1:], 1):
+                for delta in go_on(prompt):
+                    yield replace(delta, index=delta.index + number * options.n)
 
-        streams = [go_on(prompt) for prompt in self.prompts]  # all are checked before anything is told
-        return number() if len(streams) > 1 else streams.pop()
+        first = go_on(self.prompts[0])
+        for prompt in self.prompts[1:]:  # all are checked before anything is told, and begun one by one
+            go_on(prompt)
+        return go_on_with_all(first) if len(self.prompts) > 1 else first
 
     def _read(self, engine: Engine, prompt: str | Sequence[int]) -> str | Sequence[int] | Gap:
         if not isinstance(prompt, str):
