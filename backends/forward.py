@@ -297,6 +297,7 @@ def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: s
         mixed = compute(qkvz, rates, number, beside)
     else:
         mixed = attend(decoder, weights, ops, x, part, number)
+    mixed = norm_if(weights, ops, mixed, layer + "attention_sub_norm")
     if decoder.layers[number].beside:
         attended = ops.linear(attend(decoder, weights, ops, x, part, number), weights[layer + "o_proj"])
         return ops.add(attended, ops.linear(mixed, weights[layer + "state_o_proj"]))
@@ -389,7 +390,7 @@ def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tens
         hidden = ops.linear(x, weights[layer + "up_proj"])
         learned = decoder.activation == "xielu"
         hidden = xielu(ops, hidden, weights[layer + "xielu"]) if learned else ops.activate(hidden, decoder.activation)
-    return ops.linear(hidden, weights[layer + "down_proj"])
+    return ops.linear(norm_if(weights, ops, hidden, layer + "ffn_sub_norm"), weights[layer + "down_proj"])
 
 
 def xielu(ops: Ops[Tensor], x: Tensor, factors: Weight) -> Tensor:

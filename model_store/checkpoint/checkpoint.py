@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from model_store.checkpoint import int8, mxfp4, torch_file
+from model_store.checkpoint import int8, mxfp4, ternary, torch_file
 from model_store.checkpoint.tensor import LARGEST, Tensor
 from model_store.errors import UnsupportedCheckpoint, cut, shown
 from model_store.files import optional_json, refuse_pointer
@@ -56,11 +56,13 @@ class Checkpoint:
         self.files = weight_files(folder)
         for path in self.files:
             found |= tensors(path, DTYPES | BYTES) if path.suffix == ".safetensors" else torch_file.tensors(path)
-        self.tensors = int8.join(mxfp4.join(found))
+        self.tensors = int8.join(mxfp4.join(ternary.join(found, self.config)))
         if any(isinstance(tensor, mxfp4.Mxfp4Tensor) for tensor in self.tensors.values()):
             self.precision, self.precision_reason, self.exact = mxfp4.PRECISION, mxfp4.REASON, mxfp4.EXACT
         elif any(isinstance(tensor, int8.Int8Tensor) for tensor in self.tensors.values()):
             self.precision, self.precision_reason, self.exact = int8.PRECISION, int8.REASON, int8.PRECISION
+        elif any(isinstance(tensor, ternary.TernaryTensor) for tensor in self.tensors.values()):
+            self.precision, self.precision_reason, self.exact = ternary.PRECISION, ternary.REASON, ternary.PRECISION
 
     def files_without(self, tensors: Sequence[str]) -> str:
         """The files that lack tensors whose names end so, as far as an index tells; else all weights."""

@@ -3,7 +3,7 @@
 import re
 from fnmatch import fnmatchcase
 
-from model_store.checkpoint import int8
+from model_store.checkpoint import int8, ternary
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import check_fields, refuse_sizes
 from model_store.errors import UnsupportedCheckpoint, cut, shown
@@ -134,7 +134,7 @@ def refuse(config: Config) -> None:
     check_fields(config)
     quantization = config.get("quantization_config")
     method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
-    if method and (kind, method) != KEPT and not int8.fits(quantization):
+    if method and (kind, method) != KEPT and not (int8.fits(quantization) or ternary.fits(kind, quantization)):
         raise UnsupportedCheckpoint(
             f"this checkpoint is rounded already (quantization_config in config.json: {str(method)[:40]}); take the"
             " publisher's checkpoint in bfloat16, float16 or float32, which is rounded here as you ask"

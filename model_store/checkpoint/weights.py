@@ -267,6 +267,8 @@ class Canonical(Lazy):
             "up_proj": (inner, size),
             "gate_up_proj": (2 * inner, size),
             "down_proj": (size, inner),
+            "attention_sub_norm": (q,),
+            "ffn_sub_norm": (inner,),
             "xielu": (3,),
             "sinks": (a.heads,),
             "attention_gate": (q, size),

@@ -86,7 +86,7 @@ EPSILONS = {
         "exaone4", "exaone_moe", "falcon", "glm4_moe", "gpt2", "granite_swa", "internlm3", "iquestcoder", "jais2",
         "mixtral", "olmoe", "phimoe", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj",
         "hunyuan_v1_dense", "nemotron", "nemotron_h", "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm",
-        "starcoder2", "afmoe",
+        "starcoder2", "afmoe", "bitnet",
     ),
     1e-6: (
         "gemma", "gemma3n_text", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid",
@@ -313,6 +313,9 @@ CONTROLS: dict[str, tuple[str, Change]] = {
         f"normalised queries of {case}": (case, without("layers.*.q_norm"))
         for case in ("afmoe", "apertus", "exaone4", "hunyuan_v1_dense", "lfm3", "nanochat", "olmo2", "persimmon")
     },
+    "norm before the last matrix of attention": ("bitnet", weights(ones, "layers.*.attention_sub_norm")),
+    "norm before the last matrix of a feed-forward": ("bitnet", weights(ones, "layers.*.ffn_sub_norm")),
+    "squared relu of bitnet": ("bitnet", decoder(activation="relu")),
     "norm before feed-forward": ("llama", without("layers.*.ffn_norm")),
     "norm before feed-forward, side by side": ("gpt_neox", without("layers.*.ffn_norm")),
     "norm before attention": ("llama", without("layers.*.attention_norm")),

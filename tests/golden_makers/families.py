@@ -92,6 +92,7 @@ CASES: dict[str, dict[str, object]] = {
         head_dim=32,
         rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16),
     ),
+    "bitnet": dict(LLAMA, tie_word_embeddings=True),
     "qwen2": LLAMA,
     "qwen2-window": dict(LLAMA, use_sliding_window=True, sliding_window=6, max_window_layers=1),
     "qwen3": dict(LLAMA, head_dim=20),

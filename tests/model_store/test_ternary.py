@@ -1,0 +1,77 @@
+"""BitNet's matrices in two bits a weight: what they are unpacked to, and what else is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.decoder import Quantized
+from backends.quantize import dequantize
+from model_store import UnsupportedCheckpoint
+from model_store.checkpoint.kept import Kept
+from model_store.checkpoint.ternary import WANTED
+from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
+from support.respelled_checkpoints import Tensors, configure, respelled
+
+GATE = "model.layers.1.mlp.gate_proj.weight"
+
+
+def signs_of(values: np.ndarray) -> np.ndarray:
+    return np.sign(np.rint(np.asarray(values, np.float32) * 5)).astype(np.int8)
+
+
+def unpacked(found: Tensors) -> Tensors:
+    """Matrices of three numbers, as floats."""
+    return {name: np.float32(0.5) * signs_of(one) if "_proj" in name else one for name, one in found.items()}
+
+
+def packed(found: Tensors) -> Tensors:
+    """The same as they are published."""
+    made: Tensors = {}
+    for name, values in found.items():
+        made[name] = values
+        if "_proj" in name:
+            first, second, third, fourth = np.split((signs_of(values) + 1).astype(np.uint8), 4)
+            made[name] = first | second << 2 | third << 4 | fourth << 6
+            made[name + "_scale"] = np.array([0.5], np.float32)
+    return made
+
+
+def opened(folder: Path, change: Callable[[Tensors], Tensors] = packed, **quantization: object) -> Canonical:
+    folder.mkdir(exist_ok=True)
+    copy = respelled("bitnet", folder, change)
+    configure(copy, quantization_config={**WANTED, "modules_to_not_convert": ["lm_head"], **quantization})
+    return Canonical(*open_checkpoint(copy))
+
+
+def test_packed_matrices_are_what_they_stand_for_and_kept_as_they_are(tmp_path: Path) -> None:
+    found, expected = opened(tmp_path / "packed"), opened(tmp_path / "floats", unpacked)
+    kept = Kept(found)
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        assert np.array_equal(np.asarray(found[name].values), np.asarray(weight.values)), name
+        if name.endswith("_proj"):
+            values = kept[name].values
+            assert isinstance(values, Quantized) and values.bits == 4, name
+            assert np.array_equal(dequantize(values), np.asarray(weight.values)), name
+
+
+def without_scale(found: Tensors) -> Tensors:
+    return {name: values for name, values in packed(found).items() if name != GATE + "_scale"}
+
+
+WRONG: dict[str, tuple[Callable[[Tensors], Tensors], dict[str, object], str]] = {
+    "numbers": (lambda found: {**packed(found), GATE: packed(found)[GATE] | 3}, {}, "none of -1, 0 and 1; download"),
+    "no scale": (without_scale, {}, "gate_proj.weight_scale .missing. do not fit each other"),
+    "online": (dict, {"quantization_mode": "online"}, "quantization_mode .*online.*, and only 'offline' is read here"),
+    "divided": (packed, {"linear_class": "bitlinear"}, "linear_class .*bitlinear.*, and only 'autobitlinear' is"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_another_kind_of_bitnet_is_refused_with_the_reason(what: str, tmp_path: Path) -> None:
+    change, quantization, says = WRONG[what]
+    with pytest.raises(UnsupportedCheckpoint, match=says):
+        dict(opened(tmp_path, change, **quantization))
