@@ -16,8 +16,7 @@ SENSES = "reads or makes images or sound"
 TYPES = {
     LATENT: ("deepseek_v*", "glm_moe_dsa", "kimi_k2*", "longcat_flash"),
     EXPERT: (
-        "*moe*", "dbrx", "dots1", "flex_olmo", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*",
-        "switch_transformers",
+        "*moe*", "dbrx", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*", "switch_transformers",
     ),
     RECURRENT: (
         "bailing_hybrid", "bamba", "*mamba*", "jamba", "kimi_linear", "olmo_hybrid",
@@ -71,7 +70,8 @@ FIELDS = {
 """What a field of config.json asks for when it is set, in the families that do run."""
 ANSWERED = {
     ("gemma4_text", "num_experts"), ("gemma4_text", "use_bidirectional_attention"), ("glm4_moe", "use_qk_norm"),
-    ("hunyuan_v1_dense", "use_qk_norm"), ("nemotron_h", "n_routed_experts"), ("persimmon", "qk_layernorm"),
+    ("hunyuan_v1_dense", "use_qk_norm"), ("hunyuan_v1_moe", "use_qk_norm"), ("minimax_m2", "use_qk_norm"),
+    ("nemotron_h", "n_routed_experts"), ("persimmon", "qk_layernorm"),
 }  # fmt: skip
 """The types that have what a field asks for, or in whose config.json another one asks for it."""
 

@@ -53,10 +53,23 @@ def exaone(config: Fields) -> None:
     config.setdefault("sliding_window", 0)
 
 
+def by_sigmoids(config: Fields) -> None:
+    """Experts that sigmoids choose, as the family has them."""
+    if config.pop("gating", SIGMOID) != SIGMOID:
+        raise ValueError(f"{config['model_type']} chooses experts by sigmoids alone (expert_gating_func)")
+
+
+def minimax(config: Fields) -> None:
+    """Experts that sigmoids choose, whose shares are one together."""
+    by_sigmoids(config)
+    if not config.pop("norm_topk_prob", True):
+        raise ValueError("minimax_m2 has shares that are one together (expert_weights_norm)")
+    experts(config)
+
+
 def k_exaone(config: Fields) -> None:
     """Experts that sigmoids choose; no windows where the file names none."""
-    if config.pop("gating", SIGMOID) != SIGMOID:
-        raise ValueError("K-EXAONE chooses experts by sigmoids (expert_gating_func)")
+    by_sigmoids(config)
     exaone(config)
 
 
@@ -164,8 +177,7 @@ def minicpm(config: Fields) -> None:
 
 def glm(config: Fields) -> None:
     """What GLM 4.5 has where the file does not say it."""
-    if config.pop("gating", SIGMOID) != SIGMOID:
-        raise ValueError("glm4moe chooses experts by sigmoids alone (expert_gating_func)")
+    by_sigmoids(config)
     config.setdefault("first_k_dense_replace", 0)
     config.setdefault("norm_topk_prob", False)
 

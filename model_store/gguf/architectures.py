@@ -120,6 +120,14 @@ MANY = {
     "leading_dense_block_count": "moe_layer_start_index",
 }
 """What ERNIE calls these."""
+FEW = {
+    "expert_count": "num_experts",
+    "expert_used_count": "moe_topk",
+    "expert_shared_count": "num_shared_expert",
+    "expert_feed_forward_length": "intermediate_size",
+    "expert_shared_feed_forward_length": "shared_size_that_tensors_show",
+}
+"""What Hunyuan calls these."""
 GUESSING = {"nextn_predict_layers": "num_nextn_predict_layers"}
 """Layers behind the others that guess tokens ahead, and are not read."""
 FACTORS = {
@@ -209,6 +217,12 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         adjust=adjustments.deepseek,
         latent=True,
     ),
+    "dots1": Architecture(
+        "dots1",
+        layer={**HEAD_NORMS, "choice_bias": "blk.{}.exp_probs_b.bias"},
+        keys=CHOSEN,
+        adjust=adjustments.by_sigmoids,
+    ),
     "ernie4_5": Architecture("ernie4_5", halve_rotary),
     "ernie4_5-moe": Architecture(
         "ernie4_5_moe", halve_rotary, layer={"choice_bias": "blk.{}.exp_probs_b.bias"}, keys=MANY
@@ -293,6 +307,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         without_keys="linear_attention",
     ),
     "hunyuan-dense": Architecture("hunyuan_v1_dense", layer=HEAD_NORMS),
+    "hunyuan-moe": Architecture("hunyuan_v1_moe", layer=HEAD_NORMS, keys=FEW),
     "lfm2": Architecture(
         "lfm2",
         layer=SHORT,
@@ -316,6 +331,17 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys=LATENT_SIZES,
         adjust=adjustments.minicpm,
         latent=True,
+    ),
+    "minimax-m2": Architecture(
+        "minimax_m2",
+        spread_rotary,
+        layer={
+            **{name: (source, spread_rotary) for name, source in HEAD_NORMS.items()},
+            "choice_bias": "blk.{}.exp_probs_b.bias",
+        },
+        keys={**EXPERTS, "expert_gating_func": "gating", "expert_weights_norm": "norm_topk_prob"},
+        adjust=adjustments.minimax,
+        partial="partial_rotary_factor",
     ),
     "mistral3": Architecture("ministral3", halve_rotary, keys=GROWTH, adjust=adjustments.ministral),
     "mpt": Architecture("mpt", keys={**CLIP, "attention.max_alibi_bias": "alibi_bias_max"}, adjust=adjustments.mpt),

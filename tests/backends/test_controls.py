@@ -86,13 +86,12 @@ EPSILONS = {
         "exaone4", "exaone_moe", "falcon", "glm4_moe", "gpt2", "granite_swa", "internlm3", "iquestcoder", "jais2",
         "mixtral", "olmoe", "phimoe", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj",
         "hunyuan_v1_dense", "nemotron", "nemotron_h", "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm",
-        "starcoder2", "afmoe", "bitnet",
+        "starcoder2", "afmoe", "bitnet", "hunyuan_v1_moe",
     ),
     1e-6: (
         "gemma", "gemma3n_text", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid",
-        "granitemoeshared", "hyperclovax", "llama", "mellum", "nanochat", "qwen2",
-        "qwen2_moe", "qwen3_moe",
-        "seed_oss", "smollm3", "vaultgemma",
+        "granitemoeshared", "hyperclovax", "llama", "mellum", "nanochat", "qwen2", "qwen2_moe", "qwen3_moe", "seed_oss",
+        "smollm3", "vaultgemma", "dots1", "flex_olmo", "minimax_m2",
     ),
     1.5625e-7: ("glm", "glm4"),
     1e-8: ("helium",),
@@ -100,16 +99,17 @@ EPSILONS = {
 """What the families would take that read another field: the first do not read it, the others have this default."""
 
 SHARING = (
-    "afmoe", "deepseek_v2", "deepseek_v3", "ernie4_5_moe", "exaone_moe", "gemma4_text-experts", "glm4_moe",
-    "glm4_moe_lite", "granitemoehybrid-experts", "granitemoeshared", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next",
+    "afmoe", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "exaone_moe", "gemma4_text-experts", "glm4_moe",
+    "glm4_moe_lite", "granitemoehybrid-experts", "granitemoeshared", "hunyuan_v1_moe", "qwen2_moe", "qwen3_5_moe_text",
+    "qwen3_next",
 )  # fmt: skip
 MAMBAS = [case for case in RECURRENT if case.startswith(("falcon_h1", "granite", "nemotron_h"))]
 NORMED = [case for case in MAMBAS if case != "falcon_h1-unnormed"]
 DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
 LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
 MIXTURES = (
-    *SHARING, "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "lfm2_moe", "mixtral", "olmoe", "phimoe", "phimoe-longrope",
-    "qwen3_moe", "qwen3_moe-mixed",
+    *SHARING, "flex_olmo", "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "lfm2_moe", "minimax_m2", "mixtral", "olmoe",
+    "phimoe", "phimoe-longrope", "qwen3_moe", "qwen3_moe-mixed",
 )  # fmt: skip
 """Golden cases with experts; the first have some for all tokens."""
 
@@ -188,6 +188,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "glm4_moe",
             "glm4_moe_lite",
             "lfm2_moe",
+            "minimax_m2",
         )  # fmt: skip
     },
     "scores of afmoe": ("afmoe", experts(scores="softmax")),
@@ -423,7 +424,7 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
         **{case: ("*", None) for case in ("glm", "helium")},
     },
     transforms.spread_rotary: {
-        **{case: ("*", None) for case in ("gpt_neox", "gpt_neox_japanese", "stablelm")},
+        **{case: ("*", None) for case in ("gpt_neox", "gpt_neox_japanese", "minimax_m2", "stablelm")},
         **{case: ("[qk]_norm*", None) for case in ("glm4_moe", "persimmon")},
         "phi": ("*", transforms.halve_rotary),
     },

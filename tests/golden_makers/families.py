@@ -324,6 +324,13 @@ CASES: dict[str, dict[str, object]] = {
     ),
     "olmoe": dict(LLAMA, num_experts=6, num_experts_per_tok=3, pad_token_id=0),
     "ernie4_5_moe": dict(LLAMA, moe_intermediate_size=48, moe_num_experts=6, moe_k=2, moe_num_shared_experts=1),
+    "dots1": dict(LLAMA, **EXPERTS, head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1)
+    | dict(first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, sliding_window=None),
+    "flex_olmo": dict(LLAMA, intermediate_size=48, num_experts=6, num_experts_per_tok=3, pad_token_id=0),
+    "hunyuan_v1_moe": dict(LLAMA, head_dim=20, intermediate_size=48, num_experts=6, moe_topk=2)
+    | dict(rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, alpha=10.0, factor=1.0)),
+    "minimax_m2": dict(LLAMA, head_dim=16, intermediate_size=48, num_local_experts=6, num_experts_per_tok=2)
+    | dict(rope_parameters=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5)),
     "glm4_moe": dict(LLAMA, **EXPERTS, head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, use_qk_norm=True)
     | dict(routed_scaling_factor=1.5, num_nextn_predict_layers=0),
     "afmoe": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=6, num_hidden_layers=4, sliding_window=6)

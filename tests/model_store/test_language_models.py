@@ -103,6 +103,17 @@ def test_gemma_3n_of_e2b_knows_the_tokens_of_texts_and_caches_twenty_of_its_laye
     assert families.find(unsaid).decoder(unsaid) == decoder
 
 
+def test_what_published_mixtures_say_otherwise_than_their_classes() -> None:
+    dots = config_of("dots1") | {"layer_types": None, "sliding_window": 6, "max_window_layers": 1}
+    assert [layer.window for layer in families.find(dots).decoder(dots).layers] == [0, 6]
+    minimax = config_of("minimax_m2")
+    older = {**minimax, "rope_parameters": None, "rope_theta": 500.0, "rotary_dim": 8, "use_qk_norm": True}
+    assert families.find(older).decoder(older) == families.find(minimax).decoder(minimax)
+    hunyuan = config_of("hunyuan_v1_moe")
+    each = hunyuan | {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "use_mixed_mlp_moe": True, "use_qk_norm": True}
+    assert families.find(each).decoder(each) == families.find(hunyuan).decoder(hunyuan)
+
+
 @pytest.mark.parametrize(("field", "value"), [("qk_ln", True), ("alibi", False), ("attn_type", "multiquery_attention")])
 def test_mpt_with_what_transformers_does_not_compute_is_refused_by_the_field(field: str, value: object) -> None:
     config = config_of("mpt")

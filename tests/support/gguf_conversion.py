@@ -14,6 +14,7 @@ from support.gguf_states import blocks_of, states_of, with_states
 ARCHITECTURES = {
     "afmoe": "afmoe",
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
+    "dots1": "dots1", "hunyuan_v1_moe": "hunyuan-moe", "minimax_m2": "minimax-m2",
     "exaone": "exaone", "exaone_moe": "exaone-moe", "exaone4": "exaone4", "falcon": "falcon",
     "falcon_h1": "falcon-h1", "gemma": "gemma", "gemma2": "gemma2",
     "gemma3_text": "gemma3", "gemma3n_text": "gemma3n", "gemma4_text": "gemma4",
@@ -50,7 +51,9 @@ NAMES = {
     "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm",
     **dict.fromkeys(("mlp.gate", "block_sparse_moe.gate", "block_sparse_moe.router.layer"), "ffn_gate_inp"),
     "mlp.router.gate": "ffn_gate_inp", "self_attn.gate_proj": "attn_gate",
-    "mlp.router": "ffn_gate_inp", "self_attn.sinks": "attn_sinks",
+    "mlp.router": "ffn_gate_inp", "mlp.gate.wg": "ffn_gate_inp",
+    **{f"mlp.shared_mlp.{kind}_proj": f"ffn_{kind}_shexp" for kind in ("gate", "up", "down")},
+    "self_attn.sinks": "attn_sinks",
     **{f"mlp.experts.{kind}_proj": f"ffn_{kind}_exps" for kind in ("gate", "up", "down")},
     **{f"mlp.shared_expert.{kind}_proj": f"ffn_{kind}_shexp" for kind in ("gate", "up", "down")},
     "shared_mlp.output_linear": "ffn_down_shexp",
@@ -58,7 +61,7 @@ NAMES = {
     "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b", "mlp.gate.e_score_correction": "exp_probs_b",
-    **dict.fromkeys(("mlp.moe_statics.e_score_correction", "mlp.e_score_correction"), "exp_probs_b"),
+    **{f"{one}.e_score_correction": "exp_probs_b" for one in ("mlp", "mlp.moe_statics", "block_sparse_moe")},
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "eh_proj": "nextn.eh_proj",
     "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "embedding_norm": "token_embd_norm",
     "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "self_attn.out_proj": "attn_output",
@@ -300,8 +303,13 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         }  # fmt: skip
     elif config.get("kv_lora_rank"):
         keys |= sizes_of_latents(config, scaling)
-    elif config["model_type"] in ("exaone_moe", "glm4_moe", "ernie4_5_moe"):
+    elif config["model_type"] in ("dots1", "exaone_moe", "glm4_moe", "ernie4_5_moe"):
         keys |= choice_of_experts(config)
+    elif config["model_type"] == "minimax_m2":
+        keys |= {"expert_feed_forward_length": config["intermediate_size"], "expert_gating_func": 2}
+    elif config["model_type"] == "hunyuan_v1_moe":
+        keys |= {"expert_feed_forward_length": config["intermediate_size"], "expert_used_count": config["moe_topk"]}
+        keys |= {"expert_shared_count": 1, "expert_shared_feed_forward_length": config["intermediate_size"]}
     elif config["model_type"] == "gemma4_text":
         keys |= gemma4_files.uneven_layers(config)
     elif config["model_type"] == "gemma3n_text":
