@@ -74,6 +74,28 @@ class ShortConvolution:
 
 
 @dataclass(frozen=True)
+class SelectiveState:
+    """How one layer keeps a few numbers of each channel, each of which fades at its own rate: Mamba,
+    https://arxiv.org/abs/2312.00752."""
+
+    channels: int
+    size: int
+    """Numbers that are kept of a channel."""
+    rank: int
+    """Elements of which a token's steps are made, one for each channel."""
+    width: int
+    """Tokens that each sees in the convolution, itself among them."""
+
+    def __post_init__(self) -> None:
+        require_sizes(channels=self.channels, size=self.size, rank=self.rank, width=self.width)
+
+    @property
+    def elements(self) -> int:
+        """Elements of the state."""
+        return self.channels * self.size
+
+
+@dataclass(frozen=True)
 class MatrixState:
     """How one layer keeps what it has read in a matrix of each head, which queries ask and keys and values change."""
 
@@ -152,7 +174,7 @@ class Attention:
     qk_norm: Literal["head", "heads", "turned"] = "head"
     """What `q_norm` and `k_norm` normalise: each head, all heads together, or each head when it has turned."""
     latent: Latent | None = None
-    recurrence: ShortConvolution | DeltaNet | Mamba | None = None
+    recurrence: ShortConvolution | SelectiveState | DeltaNet | Mamba | None = None
     """What the layer has in the place of attention; it keeps a state then, and nothing is cached."""
     beside: bool = False
     """Whether it attends beside that, too: both read the same, and what they make of it is added."""

@@ -12,6 +12,7 @@ from backends.decoder import (
     ExpertMatrices,
     Mamba,
     Norms,
+    SelectiveState,
     ShortConvolution,
     StateWeights,
     Weight,
@@ -20,7 +21,7 @@ from backends.decoder import (
 from backends.errors import BackendError
 
 Tensor = TypeVar("Tensor")
-NO_STATES = "layers that keep a state (short convolutions, delta nets, Mamba-2) run on ONNX Runtime only"
+NO_STATES = "layers that keep a state (short convolutions, delta nets, Mamba) run on ONNX Runtime only"
 
 
 class Ops(Protocol[Tensor]):
@@ -73,6 +74,18 @@ class Ops(Protocol[Tensor]):
 
         The first gate and the last third are multiplied; each channel of that, weighted by its row of the `kernel`
         (H, width), is summed over the newest tokens, goes into the state, and is multiplied by the second gate.
+        """
+
+    def convolve(self, x: Tensor, layer: int, kernel: Weight) -> Tensor:
+        """Each channel, weighted by its row of the `kernel` (channels, width), summed over the newest tokens."""
+
+    def selective_state(
+        self, x: Tensor, steps: Tensor, keys: Tensor, queries: Tensor, layer: int, decay: Weight, skip: Weight
+    ) -> Tensor:
+        """Channels and their steps, (B, T, channels) each, to what the state answers: (B, T, channels).
+
+        Keys and queries (B, T, size) are those of all channels. By its softened step a channel is written, and fades,
+        each number at its rate, whose logarithm is in `decay` (channels, size); some of the channel itself is added.
         """
 
     def delta_net(self, x: Tensor, rates: Tensor, layer: int, weights: StateWeights) -> Tensor:
@@ -134,6 +147,14 @@ class Attending(Generic[Tensor]):
     """Operations of a graph whose layers all attend: what keeps a state is refused."""
 
     def short_convolution(self, x: Tensor, layer: int, kernel: Weight) -> Tensor:
+        raise BackendError(NO_STATES)
+
+    def convolve(self, x: Tensor, layer: int, kernel: Weight) -> Tensor:
+        raise BackendError(NO_STATES)
+
+    def selective_state(
+        self, x: Tensor, steps: Tensor, keys: Tensor, queries: Tensor, layer: int, decay: Weight, skip: Weight
+    ) -> Tensor:
         raise BackendError(NO_STATES)
 
     def delta_net(self, x: Tensor, rates: Tensor, layer: int, weights: StateWeights) -> Tensor:
@@ -289,6 +310,8 @@ def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: s
     layer, recurrence = f"{part}layers.{number}.", decoder.layers[number].recurrence
     if isinstance(recurrence, ShortConvolution):
         mixed = ops.short_convolution(ops.linear(x, weights[layer + "in_proj"]), number, weights[layer + "convolution"])
+    elif isinstance(recurrence, SelectiveState):
+        mixed = select(weights, ops, x, layer, number)
     elif recurrence:
         kernel, decay, bias = (weights[layer + name] for name in ("convolution", "decay", "decay_bias"))
         beside = StateWeights(kernel, decay, bias, weights.get(layer + "value_norm"), weights.get(layer + "skip"))
@@ -302,6 +325,19 @@ def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: s
         attended = ops.linear(attend(decoder, weights, ops, x, part, number), weights[layer + "o_proj"])
         return ops.add(attended, ops.linear(mixed, weights[layer + "state_o_proj"]))
     return ops.linear(mixed, weights[layer + "o_proj"])
+
+
+def select(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str, number: int) -> Tensor:
+    """Compute what a state answers whose steps, keys and queries are made of its channels: (B, T, channels)."""
+    x, gates = (ops.part(ops.linear(x, weights[layer + "in_proj"]), place, 2) for place in range(2))
+    x = ops.activate(ops.convolve(x, number, weights[layer + "convolution"]), "silu")
+    low, keys, queries = (
+        norm_if(weights, ops, ops.linear(x, weights[f"{layer}{role}_proj"]), f"{layer}{role}_norm")
+        for role in ("steps_down", "keys", "queries")
+    )
+    steps = ops.linear(low, weights[layer + "steps_proj"])
+    answers = ops.selective_state(x, steps, keys, queries, number, weights[layer + "decay"], weights[layer + "skip"])
+    return ops.multiply(answers, ops.activate(gates, "silu"))
 
 
 def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:

@@ -91,7 +91,7 @@ def precision(name: str) -> Precision:
 
 EXACT = (
     "position_embedding", "relative_bias", "router", "shared_gate", "convolution", "rates_proj", "altup_prediction",
-    "altup_correction",
+    "altup_correction", "keys_proj", "queries_proj", "decay",
 )  # fmt: skip
 """Matrices that are small, and tables that are not multiplied by, or decide who computes, or what a state keeps."""
 

@@ -22,6 +22,7 @@ from backends.decoder import (
     Norms,
     Quantized,
     Rope,
+    SelectiveState,
     StateWeights,
     Weight,
     Weights,
@@ -152,6 +153,25 @@ class Ops:
         self.cache[layer] = k, v, seen[:, seen.shape[1] - width + 1 :], state
         total = np.asarray(sum(seen[:, i : i + count] * weights[:, i] for i in range(width)))
         return total if kernel.bias is None else total + kernel.bias
+
+    def selective_state(
+        self,
+        x: np.ndarray,
+        steps: np.ndarray,
+        keys: np.ndarray,
+        queries: np.ndarray,
+        layer: int,
+        decay: Weight,
+        skip: Weight,
+    ) -> np.ndarray:
+        steps, rates = np.logaddexp(steps, np.float32(0))[..., None], -np.exp(np.asarray(decay.values, np.float32))
+        *others, state = self.cache[layer]  # (B, channels, size)
+        written, answers = steps * x[..., None] * keys[:, :, None], np.asarray(skip.values) * x
+        for t in range(x.shape[1]):
+            state = state * np.exp(rates * steps[:, t]) + written[:, t]
+            answers[:, t] += (state * queries[:, t, None]).sum(-1)
+        self.cache[layer] = *others, state
+        return np.asarray(answers)
 
     def state_heads(self, x: np.ndarray, layer: int, how: MatrixState, kernel: Weight) -> list[np.ndarray]:
         """Queries, keys and values of each head, (B, value_heads, T, size), after their convolution; and the gates."""
@@ -330,7 +350,10 @@ def empty(decoder: Decoder, batch: int) -> Cache:
 
 def nothing(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, ...]:
     """What a layer begins with."""
-    how, sizes, channels = a.recurrence, (0, 0, 0), hidden_size
+    how, channels = a.recurrence, hidden_size
+    sizes: tuple[int, ...] = (0, 0, 0)
+    if isinstance(how, SelectiveState):
+        sizes, channels = (how.channels, how.size), how.channels
     if isinstance(how, MatrixState):
         sizes, channels = (how.value_heads, how.value_size, how.key_size), how.channels
     shapes = (a.kv_heads, 0, a.head_dim), (how.width - 1 if how else 0, channels), sizes

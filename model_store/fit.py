@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from backends import quantize
-from backends.decoder import Decoder, MatrixState
+from backends.decoder import Decoder, MatrixState, SelectiveState
 from backends.memory import memory as memory
 from model_store.checkpoint.checkpoint import DTYPES, HEADER_LIMIT, span
 from model_store.errors import UnsupportedCheckpoint
@@ -69,5 +69,5 @@ def cache_size(decoder: Decoder) -> int:
     """Bytes of the keys and values of a conversation, and of states."""
     layers = [one for _, one in decoder.caches] + [*decoder.encoder]
     per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
-    states = (one.recurrence for one in decoder.layers if isinstance(one.recurrence, MatrixState))
+    states = (one.recurrence for one in decoder.layers if isinstance(one.recurrence, MatrixState | SelectiveState))
     return per_token * min(decoder.context_length, CONVERSATION) + sum(4 * one.elements for one in states)

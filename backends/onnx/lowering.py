@@ -18,6 +18,7 @@ from backends.decoder import (
     ExpertMatrices,
     Mamba,
     Norms,
+    SelectiveState,
     StateWeights,
     Weight,
     Weights,
@@ -205,6 +206,16 @@ class Ops:
 
     def short_convolution(self, x: str, layer: int, kernel: Weight) -> str:
         return states.short_convolution(self.graph, x, layer, kernel)
+
+    def convolve(self, x: str, layer: int, kernel: Weight) -> str:
+        return states.convolve(self.graph, x, layer, kernel, "none")
+
+    def selective_state(
+        self, x: str, steps: str, keys: str, queries: str, layer: int, decay: Weight, skip: Weight
+    ) -> str:
+        how = self.decoder.layers[layer].recurrence
+        assert isinstance(how, SelectiveState)
+        return states.selective_state(self.graph, (x, steps, keys, queries), layer, how, decay, skip)
 
     def delta_net(self, x: str, rates: str, layer: int, weights: StateWeights) -> str:
         how = self.decoder.layers[layer].recurrence

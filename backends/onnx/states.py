@@ -1,8 +1,20 @@
 """Layers that keep states, in the operations that ONNX Runtime has for them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from backends.decoder import NEAR_ZERO, Decoder, DeltaNet, Mamba, MatrixState, ShortConvolution, StateWeights, Weight
+from backends.decoder import (
+    NEAR_ZERO,
+    Decoder,
+    DeltaNet,
+    Mamba,
+    MatrixState,
+    SelectiveState,
+    ShortConvolution,
+    StateWeights,
+    Weight,
+)
 from backends.onnx.graph import FUSED, Graph
 
 
@@ -12,6 +24,9 @@ def state_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     for i, a in enumerate(decoder.layers):
         if isinstance(how := a.recurrence, ShortConvolution):
             found[f"state_tokens_{i}"] = how.width - 1, decoder.hidden_size
+        elif isinstance(how, SelectiveState):
+            found[f"state_tokens_{i}"] = how.width - 1, how.channels
+            found[f"state_matrices_{i}"] = how.channels, how.size, 1
         elif isinstance(how, MatrixState):
             found[f"state_tokens_{i}"] = how.width - 1, how.channels
             found[f"state_matrices_{i}"] = how.value_heads, how.key_size, how.value_size
@@ -33,6 +48,22 @@ def convolve(graph: Graph, x: str, layer: int, kernel: Weight, activation: str) 
     outputs = [f"convolved_{layer}", f"new_state_tokens_{layer}"]
     how = dict(channels_last=1, activation=activation)
     return graph.node_with("CausalConvWithState", inputs, outputs, FUSED, **how)[0]
+
+
+def selective_state(
+    graph: Graph, parts: Sequence[str], layer: int, how: SelectiveState, decay: Weight, skip: Weight
+) -> str:
+    """Append the state of each channel, as a head of one value: of channels, steps, keys and queries."""
+    x, steps, keys, queries = parts
+    steps = graph.node("Softplus", steps)
+    fading = graph.join_heads(fade(graph, graph.node("Unsqueeze", steps, graph.numbers(-1)), decay))
+    keys = graph.node("Tile", keys, graph.numbers(1, 1, how.channels))
+    state, written = f"state_matrices_{layer}", graph.node("Mul", x, steps)
+    named = dict(update_rule="gated", q_num_heads=1, kv_num_heads=how.channels, scale=1.0)
+    outputs = [f"answered_{layer}", "new_" + state]
+    answered = graph.node_with("LinearAttention", [queries, keys, written, state, fading], outputs, FUSED, **named)[0]
+    skipped = graph.node("Mul", x, graph.constant(skip.name, np.asarray(skip.values)))
+    return graph.node("Add", answered, skipped)
 
 
 def delta_net(

@@ -9,7 +9,17 @@ from typing import Protocol
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, DeltaNet, Lazy, Mamba, MatrixState, ShortConvolution, Weight
+from backends.decoder import (
+    Attention,
+    Decoder,
+    DeltaNet,
+    Lazy,
+    Mamba,
+    MatrixState,
+    SelectiveState,
+    ShortConvolution,
+    Weight,
+)
 from model_store.checkpoint.checkpoint import Checkpoint, Config
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
@@ -42,9 +52,13 @@ OF_EXPERTS = (
 OF_MIXING: Mapping[type, tuple[str, ...]] = {
     NoneType: ("qkv_proj", "q_norm", "k_norm", "attention_gate"),
     ShortConvolution: ("in_proj", "convolution"),
+    SelectiveState: (
+        "in_proj", "convolution", "steps_down_proj", "steps_down_norm", "steps_proj", "keys_proj", "keys_norm",
+        "queries_proj", "queries_norm", "decay", "skip",
+    ),
     DeltaNet: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm"),
     Mamba: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm", "skip", "state_o_proj"),
-}
+}  # fmt: skip
 """Weights that only layers have which attend, or which have this in the place of attention or beside it."""
 OF_ALL = "gate_up_proj", "up_proj", "down_proj"
 """Weights that layers with experts have only where there is a feed-forward for all tokens, too."""
@@ -304,6 +318,19 @@ class Canonical(Lazy):
         size, how = self.decoder.hidden_size, a.recurrence
         if isinstance(how, ShortConvolution):
             return {"in_proj": (3 * size, size), "convolution": (size, how.width), "o_proj": (size, size)}
+        if isinstance(how, SelectiveState):
+            return {
+                "in_proj": (2 * how.channels, size),
+                "convolution": (how.channels, how.width),
+                "steps_down_proj": (how.rank, how.channels),
+                "steps_down_norm": (how.rank,),
+                "steps_proj": (how.channels, how.rank),
+                **dict.fromkeys(("keys_proj", "queries_proj"), (how.size, how.channels)),
+                **dict.fromkeys(("keys_norm", "queries_norm"), (how.size,)),
+                "decay": (how.channels, how.size),
+                "skip": (how.channels,),
+                "o_proj": (size, how.channels),
+            }
         if not isinstance(how, MatrixState):
             return {}
         return {

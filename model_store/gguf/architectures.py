@@ -308,6 +308,14 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     ),
     "hunyuan-dense": Architecture("hunyuan_v1_dense", layer=HEAD_NORMS),
     "hunyuan-moe": Architecture("hunyuan_v1_moe", layer=HEAD_NORMS, keys=FEW),
+    "jamba": Architecture(
+        "jamba",
+        layer=states.SELECTIVE,
+        keys=states.SELECTIVE_SIZES,
+        seen=states.mixing,
+        adjust=states.adjust_selective,
+        without_keys="linear_attention",
+    ),
     "lfm2": Architecture(
         "lfm2",
         layer=SHORT,

@@ -7,6 +7,7 @@ import numpy as np
 
 from backends.decoder import Attention, DeltaNet
 from model_store.checkpoint.weights import Source, flat
+from model_store.families import jamba
 from model_store.families.granitemoehybrid import channels_first, queries_first, steps_alone
 
 KEYS = "ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank"
@@ -22,6 +23,16 @@ DELTA = sizes("linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_key_h
 MAMBA_SIZES = sizes("mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads")
 BLOCK_SIZES = sizes("conv_kernel", "ssm_state_size", "n_groups", "mamba_num_heads")
 """In Nemotron's files."""
+SELECTIVE_SIZES = {
+    "ssm.conv_kernel": "mamba_d_conv",
+    "ssm.state_size": "mamba_d_state",
+    "ssm.time_step_rank": "mamba_dt_rank",
+    "ssm.inner_size": "inner_size",
+    "feed_forward_length": "intermediate_size",
+    "expert_count": "num_experts",
+    "expert_used_count": "num_experts_per_tok",
+}
+"""In Jamba's files."""
 SIZES = {**DELTA, "full_attention_interval": "full_attention_interval"}
 
 
@@ -58,6 +69,22 @@ def adjust_beside(config: dict[str, Any]) -> None:  # Any: config.json's
 def normed(names: Collection[str]) -> dict[str, Any]:  # Any: config.json's
     """Whether what states answer is normalised, which only tensors tell."""
     return {"mamba_rms_norm": "blk.0.ssm_norm.weight" in names}
+
+
+def adjust_selective(config: dict[str, Any]) -> None:  # Any: config.json's
+    """How many times as many channels there are as elements of the residual."""
+    known = {key: field for key, field in SELECTIVE_SIZES.items() if key.startswith("ssm.")}
+    config["mamba_expand"], rest = divmod(take_values(config, known), config["hidden_size"])
+    if rest:
+        raise ValueError("ssm.inner_size is no multiple of embedding_length")
+    config.setdefault("num_experts", 0)
+
+
+def mixing(names: Collection[str]) -> dict[str, Any]:  # Any: config.json's
+    """Which layers mix experts, which only tensors tell."""
+    count = sum(name.endswith(".attn_norm.weight") for name in names)
+    kinds = ["sparse" if f"blk.{i}.ffn_gate_inp.weight" in names else "dense" for i in range(count)]
+    return {"mlp_layer_types": kinds}
 
 
 def adjust_blocks(config: dict[str, Any]) -> None:  # Any: config.json's
@@ -119,6 +146,21 @@ def mamba(block: str) -> dict[str, Source]:
 
 MAMBA = mamba("blk.{0}")
 """Weights of Granite 4's H, most of whose layers are Mamba-2's."""
+SELECTIVE: dict[str, Source] = {
+    "o_proj": "blk.{0}.attn_output=blk.{0}.ssm_out",
+    "in_proj": "blk.{}.ssm_in",
+    "convolution": "blk.{}.ssm_conv1d",
+    "steps_down_proj": ("blk.{}.ssm_x", jamba.steps_first),
+    "steps_down_norm": "blk.{}.ssm_dt_norm",
+    "steps_proj": "blk.{}.ssm_dt",
+    "keys_proj": ("blk.{}.ssm_x", jamba.keys_alone),
+    "keys_norm": "blk.{}.ssm_b_norm",
+    "queries_proj": ("blk.{}.ssm_x", jamba.queries_alone),
+    "queries_norm": "blk.{}.ssm_c_norm",
+    "decay": ("blk.{}.ssm_a", logarithms),
+    "skip": "blk.{}.ssm_d",
+}
+"""Weights of Jamba, most of whose layers keep a state of each channel."""
 BESIDE = {**MAMBA, "o_proj": "blk.{}.attn_output", "state_o_proj": "blk.{}.ssm_out"}
 """Weights of Falcon-H1, whose layers attend, too."""
 BLOCKS: dict[str, Source] = {

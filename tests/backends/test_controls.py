@@ -23,6 +23,7 @@ from model_store.families import (
     gemma4_text,
     gpt_oss,
     granitemoehybrid,
+    jamba,
     lfm3,
     qwen3_next,
 )
@@ -91,7 +92,7 @@ EPSILONS = {
     1e-6: (
         "gemma", "gemma3n_text", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid",
         "granitemoeshared", "hyperclovax", "llama", "mellum", "nanochat", "qwen2", "qwen2_moe", "qwen3_moe", "seed_oss",
-        "smollm3", "vaultgemma", "dots1", "flex_olmo", "minimax_m2",
+        "smollm3", "vaultgemma", "dots1", "flex_olmo", "minimax_m2", "jamba",
     ),
     1.5625e-7: ("glm", "glm4"),
     1e-8: ("helium",),
@@ -108,8 +109,8 @@ NORMED = [case for case in MAMBAS if case != "falcon_h1-unnormed"]
 DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
 LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
 MIXTURES = (
-    *SHARING, "flex_olmo", "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "lfm2_moe", "minimax_m2", "mixtral", "olmoe",
-    "phimoe", "phimoe-longrope", "qwen3_moe", "qwen3_moe-mixed",
+    *SHARING, "flex_olmo", "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "jamba-experts", "lfm2_moe", "minimax_m2",
+    "mixtral", "olmoe", "phimoe", "phimoe-longrope", "qwen3_moe", "qwen3_moe-mixed",
 )  # fmt: skip
 """Golden cases with experts; the first have some for all tokens."""
 
@@ -340,6 +341,8 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "lfm2-biases": ("in_proj", "convolution", "o_proj"),
             "granitemoehybrid-mamba": ("convolution",),
             "granitemoehybrid-biases": ("qkvz_proj", "rates_proj", "o_proj"),
+            "jamba": ("convolution", "steps_proj"),
+            "jamba-experts": ("in_proj", "o_proj"),
             "nemotron_h-biases": ("qkvz_proj", "rates_proj", "o_proj", "up_proj", "down_proj"),
         }.items()
         for role in roles
@@ -388,6 +391,16 @@ CONTROLS: dict[str, tuple[str, Change]] = {
             "epsilon of the state": state_epsilon(1e-6),
         }.items()
     },
+    **{
+        f"{role} of {case}": (case, weights(change, f"layers.*.{role}"))
+        for case in ("jamba", "jamba-experts")
+        for role, change in {
+            **dict.fromkeys(("in_proj", "convolution", "steps_down_proj", "steps_proj", "keys_proj"), others),
+            **dict.fromkeys(("queries_proj", "decay", "skip"), others),
+            **dict.fromkeys(("steps_down_norm", "keys_norm", "queries_norm"), ones),
+        }.items()
+    },
+    "shares of jamba-experts as they are": ("jamba-experts", experts(normalised=True)),
     "state beside attention": ("falcon_h1", attention(lambda each: {"recurrence": None, "beside": False})),
     "what the state beside attention gives": ("falcon_h1", weights(others, "layers.*.state_o_proj")),
     "scaled output of falcon_h1": ("falcon_h1", decoder(output_scale=1.0)),
@@ -410,6 +423,9 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     transforms.transpose: {"gpt2": ("o_proj", None)},
     transforms.plus_one: {"gemma": ("*", None), "gemma3_text": ("q_norm", None), "nemotron": ("*", None)},
     transforms.flattened: {case: ("convolution", kernel_backwards) for case in RECURRENT},
+    jamba.steps_first: {"jamba": ("steps_down_proj", jamba.keys_alone)},
+    jamba.keys_alone: {"jamba": ("keys_proj", jamba.queries_alone)},
+    jamba.queries_alone: {"jamba": ("queries_proj", jamba.keys_alone)},
     transforms.without_gates: {case: ("qkv_proj", first_queries) for case in DELTAS},
     transforms.gates_alone: {case: ("attention_gate", queries_alone) for case in DELTAS},
     lfm3.of_each_element: {"lfm3": ("attention_gate*", elements_in_turn)},

@@ -229,6 +229,10 @@ CASES: dict[str, dict[str, object]] = {
     "glm4": dict(LLAMA, head_dim=16, pad_token_id=0),
     "stablelm": dict(LLAMA, use_qkv_bias=True),
     "stablelm-parallel": dict(LLAMA, use_parallel_residual=True),
+    "jamba": dict(LLAMA, attn_layer_period=2, attn_layer_offset=1, num_experts=1)
+    | dict(mamba_d_state=12, mamba_d_conv=3, mamba_expand=2, mamba_dt_rank=12),
+    "jamba-experts": dict(LLAMA, attn_layer_period=2, attn_layer_offset=0, num_experts=6, intermediate_size=48)
+    | dict(expert_layer_period=2, expert_layer_offset=1, mamba_d_state=12, mamba_conv_bias=False, mamba_proj_bias=True),
     "exaone": dict(LLAMA, head_dim=20, tie_word_embeddings=True),
     "exaone_moe": dict(LLAMA, **EXPERTS, head_dim=16, sliding_window=6, sliding_window_pattern=2)
     | dict(num_experts=8, n_group=4, topk_group=2, num_shared_experts=1, routed_scaling_factor=1.5),

@@ -9,12 +9,12 @@ import numpy as np
 from model_store.checkpoint.checkpoint import Checkpoint
 from support import gemma3n_files, gemma4_files
 from support.gguf_files import floats, gguf, mxfp4, q8_0, vocabulary
-from support.gguf_states import blocks_of, states_of, with_states
+from support.gguf_states import blocks_of, channels_of, states_of, with_states
 
 ARCHITECTURES = {
     "afmoe": "afmoe",
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
-    "dots1": "dots1", "hunyuan_v1_moe": "hunyuan-moe", "minimax_m2": "minimax-m2",
+    "dots1": "dots1", "hunyuan_v1_moe": "hunyuan-moe", "minimax_m2": "minimax-m2", "jamba": "jamba",
     "exaone": "exaone", "exaone_moe": "exaone-moe", "exaone4": "exaone4", "falcon": "falcon",
     "falcon_h1": "falcon-h1", "gemma": "gemma", "gemma2": "gemma2",
     "gemma3_text": "gemma3", "gemma3n_text": "gemma3n", "gemma4_text": "gemma4",
@@ -74,7 +74,9 @@ NAMES = {
         ("norm", "norm"), ("out_proj", "out"))},
     **{f"mamba.{one}": f"ssm_{called}" for one, called in (
         ("in_proj", "in"), ("A_log", "a"), ("D", "d"), ("dt_proj", "dt"), ("conv1d", "conv1d"), ("norm", "norm"),
-        ("out_proj", "out"))},
+        ("out_proj", "out"), ("x_proj", "x"), ("dt_layernorm", "dt_norm"), ("b_layernorm", "b_norm"),
+        ("c_layernorm", "c_norm"))},
+    "feed_forward.router": "ffn_gate_inp",
     "linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_gate",
     "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down",
     "mlp.c_fc_0": "ffn_gate", "mlp.c_fc_1": "ffn_up", "attn.attention.out_proj": "attn_output",
@@ -295,6 +297,8 @@ def metadata_of(config: dict[str, Any]) -> dict[str, object]:
         keys |= blocks_of(config)
     if config["model_type"] == "falcon_h1":
         keys |= states_of(config)
+    if config["model_type"] == "jamba":
+        keys |= channels_of(config)
     if config["model_type"] == "minicpm3":
         keys |= {
             "attention.kv_lora_rank": config["kv_lora_rank"], "attention.q_lora_rank": config["q_lora_rank"],

@@ -10,6 +10,9 @@ def with_states(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[
     found = {name: values[:, 0] if ".conv" in name and values.ndim == 3 else values for name, values in tensors.items()}
     if config["model_type"] == "granitemoehybrid":
         return with_mamba(config, config["mamba_n_groups"], found)
+    if config["model_type"] == "jamba":
+        bare = {f"{name}.weight": found.pop(name) for name in [*found] if name.endswith(("A_log", "mamba.D"))}
+        return found | {name: -np.exp(one) if "A_log" in name else one for name, one in bare.items()}
     if config["model_type"] == "falcon_h1":
         return with_mamba(config, config["mamba_n_groups"], multiplied(config, found))
     if config["model_type"] == "nemotron_h":
@@ -60,6 +63,17 @@ def states_of(config: dict[str, Any]) -> dict[str, object]:
         "ssm.group_count": config["mamba_n_groups"], "ssm.time_step_rank": config["mamba_n_heads"],
         "ssm.inner_size": config["mamba_d_head"] * config["mamba_n_heads"],
         "embedding_scale": None, "attention.scale": None,
+    }  # fmt: skip
+
+
+def channels_of(config: dict[str, Any]) -> dict[str, object]:
+    """The keys that the converter writes of Jamba."""
+    attending = range(config["attn_layer_offset"], config["num_hidden_layers"], config["attn_layer_period"])
+    heads = [config["num_key_value_heads"] * (i in attending) for i in range(config["num_hidden_layers"])]
+    return {
+        "attention.head_count_kv": heads, "rope.freq_base": None, "rope.dimension_count": None,
+        "ssm.conv_kernel": config["mamba_d_conv"], "ssm.state_size": config["mamba_d_state"],
+        "ssm.time_step_rank": config["mamba_dt_rank"], "ssm.inner_size": config["mamba_expand"] * config["hidden_size"],
     }  # fmt: skip
 
 

@@ -1,0 +1,95 @@
+"""Jamba: few layers attend, without positions, the others keep a state of each channel (Mamba); some mix experts."""
+
+from dataclasses import replace
+from math import ceil
+
+import numpy as np
+
+from backends.decoder import Attention, Decoder, Experts, SelectiveState
+from model_store.checkpoint.checkpoint import Config
+from model_store.checkpoint.weights import flattened
+from model_store.families import given, kinds_of, llama, sparse_layers
+from model_store.families.llama import PREFIX, TIED, UNUSED
+
+
+def state_of(attention: Attention) -> SelectiveState:
+    how = attention.recurrence
+    assert isinstance(how, SelectiveState)  # no other layer has such weights
+    return how
+
+
+def steps_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+    """What steps are made of, which keys and queries follow."""
+    return values[: state_of(attention).rank]
+
+
+def keys_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
+    how = state_of(attention)
+    return values[how.rank : how.rank + how.size]
+
+
+def queries_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
+    how = state_of(attention)
+    return values[how.rank + how.size :]
+
+
+STATE, FORWARD = "layers.{0}.mamba", "layers.{0}.feed_forward"
+MODEL = {**llama.MODEL, "norm": "final_layernorm"}
+LAYER = {
+    **llama.LAYER,
+    "o_proj": f"layers.{{0}}.self_attn.o_proj={STATE}.out_proj",
+    "in_proj": f"{STATE}.in_proj",
+    "convolution": (f"{STATE}.conv1d", flattened),
+    "steps_down_proj": (f"{STATE}.x_proj", steps_first),
+    "steps_down_norm": f"{STATE}.dt_layernorm",
+    "steps_proj": f"{STATE}.dt_proj",
+    "keys_proj": (f"{STATE}.x_proj", keys_alone),
+    "keys_norm": f"{STATE}.b_layernorm",
+    "queries_proj": (f"{STATE}.x_proj", queries_alone),
+    "queries_norm": f"{STATE}.c_layernorm",
+    "decay": f"{STATE}.A_log",
+    "skip": f"{STATE}.D",
+    "ffn_norm": "layers.{}.pre_ff_layernorm",
+    "gate_up_proj": f"{FORWARD}.gate_proj {FORWARD}.up_proj",
+    "down_proj": f"{FORWARD}.down_proj",
+    "router": f"{FORWARD}.router",
+    "experts.gate_up_proj": f"{FORWARD}.experts.{{1}}.gate_proj {FORWARD}.experts.{{1}}.up_proj",
+    "experts.down_proj": f"{FORWARD}.experts.{{1}}.down_proj",
+}
+
+
+def decoder(config: Config) -> Decoder:
+    """Read config.json; of eight layers the fifth attends, unless it says otherwise."""
+    config = {"num_key_value_heads": 8, "num_experts": 16, **given(config)}
+    same = llama.decoder(config)
+    count, size = len(same.layers), same.hidden_size
+    attending = every(count, config.get("attn_layer_period", 8), config.get("attn_layer_offset", 4))
+    kinds = ["full_attention" if i in attending else "linear_attention" for i in range(count)]
+    rank = config.get("mamba_dt_rank", "auto")
+    state = SelectiveState(
+        channels=config.get("mamba_expand", 2) * size,
+        size=config.get("mamba_d_state", 16),
+        rank=ceil(size / 16) if rank == "auto" else rank,
+        width=config.get("mamba_d_conv", 4),
+    )
+    alone = replace(same.layers[0], rope=None)
+    of_kind = {"full_attention": alone, "linear_attention": replace(alone, recurrence=state)}
+    layers = tuple(of_kind[kind] for kind in kinds_of(config, kinds, "linear_attention"))
+    return replace(same, layers=layers, experts=experts(config, count) if config["num_experts"] > 1 else None)
+
+
+def experts(config: Config, count: int) -> Experts:
+    """The experts, in every second layer unless config.json says otherwise."""
+    default = every(count, config.get("expert_layer_period", 2), config.get("expert_layer_offset", 1))
+    return Experts(
+        layers=sparse_layers(config, count, default),
+        count=config["num_experts"],
+        chosen=config.get("num_experts_per_tok", 2),
+        size=config["intermediate_size"],
+        normalised=False,
+    )
+
+
+def every(count: int, period: int, offset: int) -> list[int]:
+    """The numbers of layers, one in so many from the one at the offset on."""
+    return [i for i in range(count) if i % period == offset]
