@@ -16,7 +16,8 @@ def from_torch(model: StoredModel, precision: str, on_progress: Progress | None 
     decoder, _ = open_weights(model)
     wanted = make_prompts(model, decoder)
     name, logits = transformers_logits(model.folder, wanted)
-    reference = Reference(name, wanted, tuple(map(check_finite, logits)))
+    known = (each[..., : decoder.vocab_size] for each in logits)  # Gemma 3n's for images and sounds are not read here
+    reference = Reference(name, wanted, tuple(map(check_finite, known)))
     return add_numpy(reference, model, precision, on_progress)
 
 
