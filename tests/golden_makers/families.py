@@ -229,7 +229,7 @@ CASES: dict[str, dict[str, object]] = {
     "glm4": dict(LLAMA, head_dim=16, pad_token_id=0),
     "stablelm": dict(LLAMA, use_qkv_bias=True),
     "stablelm-parallel": dict(LLAMA, use_parallel_residual=True),
-    "jamba": dict(LLAMA, attn_layer_period=2, attn_layer_offset=1, num_experts=1)
+    "jamba": dict(LLAMA, attn_layer_period=2, attn_layer_offset=1, num_experts=1, num_experts_per_tok=1)
     | dict(mamba_d_state=12, mamba_d_conv=3, mamba_expand=2, mamba_dt_rank=12),
     "jamba-experts": dict(LLAMA, attn_layer_period=2, attn_layer_offset=0, num_experts=6, intermediate_size=48)
     | dict(expert_layer_period=2, expert_layer_offset=1, mamba_d_state=12, mamba_conv_bias=False, mamba_proj_bias=True),
@@ -329,7 +329,8 @@ CASES: dict[str, dict[str, object]] = {
     "olmoe": dict(LLAMA, num_experts=6, num_experts_per_tok=3, pad_token_id=0),
     "ernie4_5_moe": dict(LLAMA, moe_intermediate_size=48, moe_num_experts=6, moe_k=2, moe_num_shared_experts=1),
     "dots1": dict(LLAMA, **EXPERTS, head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=1)
-    | dict(first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, sliding_window=None),
+    | dict(first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5, sliding_window=None)
+    | dict(num_key_value_heads=4),
     "flex_olmo": dict(LLAMA, intermediate_size=48, num_experts=6, num_experts_per_tok=3, pad_token_id=0),
     "hunyuan_v1_moe": dict(LLAMA, head_dim=20, intermediate_size=48, num_experts=6, moe_topk=2)
     | dict(rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, alpha=10.0, factor=1.0)),

@@ -482,7 +482,8 @@ def tensors_of(config: dict[str, Any], tensors: dict[str, np.ndarray]) -> dict[s
         found |= apart(named, values, config) if latents else {named: values}
     if found.get("output.weight") is not None and config.get("tie_word_embeddings"):
         del found["output.weight"]
-    plain = {name: name.removesuffix(".weight") if name.endswith(PLAIN) else name for name in found}
+    bare = (*PLAIN, ".ffn_norm.weight") if kind == "falcon_h1" else PLAIN
+    plain = {name: name.removesuffix(".weight") if name.endswith(bare) else name for name in found}
     return {plain[name]: values for name, values in found.items()} | factors_of(config)
 
 
