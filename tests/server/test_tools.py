@@ -58,6 +58,10 @@ def served(engine: ScriptedEngine) -> Iterator[Served]:
          "\n</tool_call>", "I look.\n\n",
          [("get_weather", '{"city": "12", "days": 12, "place": ""}'), ("now", "{}")]),
         ("<function=now>\n</function>", "", [("now", "{}")]),
+        ('So.<tool_calls>[\n  {"name": "get_weather", "arguments": {"city": "Bern"}},\n'
+         '  {"name": "now", "arguments": {}}\n]</tool_calls>', "So.", [BERN, ("now", "{}")]),
+        ('<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Bern</parameter>\n</invoke>\n'
+         '<invoke name="now">\n</invoke>\n</minimax:tool_call>', "", [BERN, ("now", "{}")]),
         ('<|tool_call_start|>[get_weather(city="Bern"), now()]<|tool_call_end|>', "", [BERN, ("now", "{}")]),
         ('[get_weather(city="Bern")]', "", [BERN]),
         ('[get_weather(city=open("/etc/passwd"))]', '[get_weather(city=open("/etc/passwd"))]', []),

@@ -14,13 +14,19 @@ from uuid import uuid4
 from chatapp.generation.text.message import ToolCall
 from chatapp.generation.text.thinking import split
 
-OPENERS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<|tool_call_start|>", "<function=", "<|tool_call>")
-"""Qwen and Hermes, Mistral, Llama 3, LFM2, Llama 3.1 in its other form, Gemma 4."""
-HERMES = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+OPENERS = (
+    "<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<|tool_call_start|>", "<function=", "<|tool_call>",
+    "<tool_calls>", "<minimax:tool_call>",
+)  # fmt: skip
+"""Qwen and Hermes, Mistral, Llama 3, LFM2, Llama 3.1 in its other form, Gemma 4, Jamba, MiniMax."""
+HERMES = re.compile(r"<tool_calls?>\s*(.*?)\s*(?:</tool_calls?>|\Z)", re.DOTALL)
 LLAMA = re.compile(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
 QWEN = re.compile(r"<function=([\w.-]+)>\s*((?:<parameter=.*?</parameter>\s*)*)(?:</function>|\Z)", re.DOTALL)
 PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 """Of Qwen3-Coder and Qwen 3.5."""
+INVOKE = re.compile(r'<invoke name="([\w.-]+)">\s*((?:<parameter name=.*?</parameter>\s*)*)(?:</invoke>|\Z)', re.DOTALL)
+NAMED = re.compile(r'<parameter name="([^"\n]+)">\n?(.*?)\n?</parameter>', re.DOTALL)
+"""Of MiniMax."""
 Schemas = Mapping[str, Mapping[str, Any] | None]  # Any: JSON Schemas
 """Of the arguments of functions, by their names."""
 
@@ -161,9 +167,10 @@ def read_calls(text: str, names: Sequence[str], schemas: Schemas | None = None) 
 
 def spell_calls(text: str, names: Sequence[str], schemas: Schemas) -> Iterator[tuple[str, Any]]:
     """Names and arguments, whatever they are worth."""
-    if "<parameter=" in text or re.search(r"<function=[\w.-]+>\s*</function>", text):
-        for name, inside in QWEN.findall(text):
-            values = PARAMETER.findall(inside)
+    invoked = INVOKE.findall(text)
+    if invoked or "<parameter=" in text or re.search(r"<function=[\w.-]+>\s*</function>", text):
+        for name, inside in invoked or QWEN.findall(text):
+            values = (NAMED if invoked else PARAMETER).findall(inside)
             yield name, {key.strip(): typed(value, key.strip(), schemas.get(name)) for key, value in values}
     elif parts := HERMES.findall(text):
         for part in parts:
