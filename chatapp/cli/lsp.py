@@ -7,6 +7,7 @@ from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note
+from chatapp.tui.signals import SIGNALS
 from chatapp.workspace import Workspace
 
 DETAILS = """\
@@ -25,7 +26,9 @@ def run(given: Namespace) -> int:
     """Answer the editor until it leaves."""
     from chatapp.lsp.streams import claim_output
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a thread that waits for input would outlive Python's own end
+    for name in ("SIGINT", *SIGNALS):
+        if known := getattr(signal, name, None):
+            signal.signal(known, signal.SIG_DFL)  # a thread that waits for input would outlive Python's own end
     if sys.stdin.isatty():
         note("An editor starts this and talks to it: chatapp editor tells how. Ctrl+C leaves.")
     output = claim_output()

@@ -4,11 +4,12 @@ import gc
 import io
 import os
 import re
+import signal
 import sys
 from argparse import SUPPRESS, Namespace
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from backends.suggest import suggest
 from chatapp import __version__
@@ -16,6 +17,7 @@ from chatapp.cli.arguments import Formatter, Parser, name_flag, name_stats_forma
 from chatapp.settings import offline
 from chatapp.text.errors import InputError, UsageError, one_line
 from chatapp.text.printable import printable
+from chatapp.tui.signals import SIGNALS
 
 COMMANDS = {
     "run": "answer one prompt, or talk line by line",
@@ -68,10 +70,20 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (what was written i
 def start() -> int:
     """Run the command that this process was started with, and return the exit code."""
     gc.set_threshold(GARBAGE)
+    for name in SIGNALS:
+        known = getattr(signal, name, None)  # Windows has no SIGHUP
+        if known and signal.getsignal(known) is signal.SIG_DFL:  # nohup ignores it
+            signal.signal(known, leave)
     try:
         return main()
     finally:
         gc.freeze()  # looking once more at everything that goes anyway takes 30 ms
+
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """End as Ctrl+C does: nothing that is half-written stays. It may come again while that goes on."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -163,7 +163,8 @@ def run(
     try:
         asyncio.run(both())
     except SystemExit as ended:  # by uvicorn, which has caught what the system said
-        error = ended.__context__
+        if not (error := ended.__context__):  # but for a signal, such as that of a closed terminal
+            raise
         why = f"{str(getattr(error, 'strerror', error)).rpartition(': ')[2]}; give another --host or --port"
         if getattr(error, "errno", None) == EADDRINUSE:
             why = "another program is there; give another --port"

@@ -303,14 +303,16 @@ def test_an_interrupted_answer_keeps_its_text(checkpoint: MakeCheckpoint) -> Non
 
 
 @UNIX
-def test_an_interrupt_while_nothing_is_written_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sign", "code", "said"), [("SIGINT", 130, b"Interrupted.\n"), ("SIGTERM", 143, b"")])
+def test_a_signal_while_nothing_is_written_ends_in_good_order(
+    sign: str, code: int, said: bytes, tmp_path: Path
+) -> None:
     file = tmp_path / "pipe"
     os.mkfifo(file)
     with start("complete", str(file)) as process, file.open("wb"):  # opens when the process has opened it too
-        process.send_signal(signal.SIGINT)
+        process.send_signal(getattr(signal, sign))
         stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert (stdout, stderr) == (b"", b"Interrupted.\n")
+    assert (process.returncode, stdout, stderr) == (code, b"", said)
 
 
 @UNIX

@@ -60,9 +60,10 @@ def test_other_programs_find_the_first_server_again_when_the_second_has_ended(tm
             return process
 
         first, second = start(), start()
-        for process, left in ((second, first.pid), (first, None)):
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0 and read_pid(tmp_path) == left
+        closed = signal.SIGHUP  # of a terminal
+        for process, left, sign, code in ((second, first.pid, signal.SIGTERM, 0), (first, None, closed, 128 + closed)):
+            process.send_signal(sign)
+            assert process.wait(60) == code and read_pid(tmp_path) == left
 
 
 def read_pid(home: Path) -> int | None:
