@@ -76,7 +76,7 @@ EDITORS = {
     ),
     "vim": Editor("Vim", "list (ALE)", "9.0 with ALE 3.3.0", "vim.vim", ".vim/plugin/chatapp.vim"),
     "kate": Editor("Kate", "list", "22.12.3", "kate.json", "kate/lspclient/settings.json"),
-    "helix": Editor("Helix", "list", "", "helix.toml", "helix/languages.toml"),
+    "helix": Editor("Helix", "list", "25.01.1", "helix.toml", "helix/languages.toml"),
     "zed": Editor("Zed", "list", "", "zed.json", "zed/settings.json"),
 }
 
