@@ -122,7 +122,7 @@ def test_an_emacs_that_is_too_old_says_so() -> None:
     load = ["-l", str(OWN / "emacs.el"), "--eval", "(princ (default-value 'python-mode-hook))"]
     old = ["emacs", "-Q", "--batch", "--eval", "(fmakunbound 'eglot-ensure)", "--eval", "(require 'python)", *load]
     done = subprocess.run(old, capture_output=True, timeout=60)
-    assert b"chatapp needs Emacs 29" in done.stderr and b"eglot" not in done.stdout
+    assert b"(chatapp): needs Emacs 29" in done.stderr and b"eglot" not in done.stdout
 
 
 def test_the_settings_of_vs_code_are_those_of_the_server() -> None:

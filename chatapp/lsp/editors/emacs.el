@@ -3,7 +3,7 @@
 (with-eval-after-load 'eglot
   (add-to-list 'eglot-server-programs '(prog-mode . ("/path/to/chatapp" "lsp"))))
 (if (not (fboundp 'eglot-ensure))
-    (message "chatapp needs Emacs 29 or newer, or the package eglot")
+    (display-warning 'chatapp "needs Emacs 29 or newer, or the package eglot")
   (dolist (hook '(python-mode-hook python-ts-mode-hook js-mode-hook js-ts-mode-hook
                   typescript-ts-mode-hook tsx-ts-mode-hook))
     (add-hook hook #'eglot-ensure)
