@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
+from shutil import get_terminal_size
 from threading import Event
 from types import FrameType
 from typing import Any, Self
@@ -15,7 +16,7 @@ from chatapp.generation import BeamEvent, Delta, Reply, Token, Usage
 from chatapp.generation.text.rendering import RENDERER
 from chatapp.generation.text.thinking import split
 from chatapp.text.printable import printable
-from chatapp.text.units import milliseconds, rate, size
+from chatapp.text.units import cells, milliseconds, rate, size
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Printout:
         self.thinking_wanted = sys.stderr.isatty() or form.thinking
         self.thinking_open = False
         """Whether the last line of what it thinks has not ended."""
-        self.counting = sys.stderr.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self.counting = can_redraw() and sys.stdout.isatty()
         self.counted = False
         """Whether the last line tells how much of a prompt is read."""
         self.introduced = 0
@@ -107,9 +108,9 @@ class Printout:
     def count(self, reading: tuple[int, int] | None) -> None:
         """Tell a terminal how much of a long prompt is read, in a line that goes when there is something to say."""
         if self.counting and reading:
-            print(f"\rreading the prompt: {reading[0]:,} of {reading[1]:,} tokens", end="", file=sys.stderr, flush=True)
+            redraw(f"reading the prompt: {reading[0]:,} of {reading[1]:,} tokens")
         elif self.counted:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            redraw("")
         self.counted = self.counting and reading is not None
 
     def introduce(self, index: int) -> None:
@@ -154,6 +155,19 @@ class Printout:
         if self.form.stats and usage:
             told = json.dumps(usage.as_dict()) if self.form.stats == "json" else describe(usage)
             print(told, file=sys.stderr, flush=True)
+
+
+def can_redraw() -> bool:
+    """Whether standard error is a terminal that can show another text in the place of a line."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def redraw(text: str) -> None:
+    """Show a text in the place of the last line; of one that is wider than the terminal, its end."""
+    room = get_terminal_size().columns - 1
+    while cells(text) > room:
+        text = text[1:]
+    print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def describe_event(event: BeamEvent) -> str:

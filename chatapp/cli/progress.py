@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from chatapp.cli.printing import note, warn
+from chatapp.cli.printing import can_redraw, note, redraw, warn
 from chatapp.text.printable import printable
 from chatapp.text.units import duration, size
 from model_store import Progress
@@ -41,15 +41,14 @@ def show_steps(name: str, *, as_json: bool = False) -> Iterator[Progress | None]
             tell("step", step=step, share=round(share, 2))
 
     def show(step: str, share: float) -> None:
-        sys.stderr.write(f"\r{printable(name)}: {step} {share:.0%}\x1b[K")
-        sys.stderr.flush()
+        redraw(f"{printable(name)}: {step} {share:.0%}")
 
-    watched = sys.stderr.isatty() and not as_json
+    watched = can_redraw() and not as_json
     try:
         yield tell_step if as_json else show if watched else None
     finally:
         if watched:
-            sys.stderr.write("\r\x1b[K")
+            redraw("")
 
 
 def note_wait(reason: str, pause: float, *, as_json: bool = False) -> None:

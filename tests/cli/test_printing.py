@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.cli.printing import Form, Printout
+from chatapp.cli.progress import show_steps
 from chatapp.generation import Delta, GenerationError
 from chatapp.generation.delta import Timings
 
@@ -25,6 +26,13 @@ class Output(io.StringIO):
     def flush(self) -> None:
         text = self.getvalue()[len("".join(self.seen)) :]
         self.seen += [text] if text else []
+
+
+class Terminal(Output):
+    """Output that somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -64,17 +72,13 @@ def test_each_delta_is_printed_at_once(output: Output, print_all: Print) -> None
 def test_a_terminal_is_told_how_much_of_a_long_prompt_is_read_until_there_is_an_answer(
     monkeypatch: pytest.MonkeyPatch, print_all: Print
 ) -> None:
-    class Terminal(Output):
-        def isatty(self) -> bool:
-            return True
-
     terminal = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     parts = [replace(delta(""), reading=(read, 1300)) for read in (256, 1024)]
     with redirect_stdout(terminal), redirect_stderr(terminal), Printout(1, Form()) as printout:
         for part in (*parts, delta("Hello"), delta(".")):
             printout.add(part)
-    told = [f"\rreading the prompt: {read} of 1,300 tokens" for read in ("256", "1,024")]
+    told = [f"\rreading the prompt: {read} of 1,300 tokens\x1b[K" for read in ("256", "1,024")]
     assert terminal.seen == [*told, "\r\x1b[K", "Hello", "."]
 
 
@@ -101,3 +105,16 @@ def test_of_several_answers_the_first_is_printed_while_they_come_and_then_the_ot
 
     print_all(two(), 2)
     assert output.getvalue() == "ab\nxy\n"
+
+
+@pytest.mark.parametrize(("kind", "said"), [("xterm", "\r/模型: lowering 69%\x1b[K\r\x1b[K"), ("dumb", "")])
+def test_a_line_that_is_drawn_again_is_no_wider_than_the_terminal(
+    kind: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setenv("COLUMNS", "20")
+    terminal = Terminal()
+    with redirect_stderr(terminal), show_steps("/home/somebody/模型") as show:
+        if show:
+            show("lowering", 0.694)
+    assert terminal.getvalue() == said
