@@ -1,10 +1,17 @@
 """Versions of the runtimes, without reading their metadata, which takes some 20 ms of each start."""
 
+import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from backends.errors import BackendError
+
+
+def pip_install(packages: str) -> str:
+    """The command that puts packages beside chatapp; a program with a Python of its own takes none."""
+    beside = " beside a chatapp that pip installed: this one takes no packages" if hasattr(sys, "frozen") else ""
+    return f"pip install {packages}{beside}"
 
 
 @cache

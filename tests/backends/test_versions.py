@@ -33,3 +33,9 @@ def test_metadata_elsewhere_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_what_is_not_installed_is_told_with_what_to_do() -> None:
     with pytest.raises(BackendError, match="nothing_like_it is not installed; run: pip install nothing_like_it"):
         versions.version("nothing_like_it")
+
+
+def test_a_program_that_takes_no_packages_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert versions.pip_install("torch") == "pip install torch"
+    monkeypatch.setattr("sys.frozen", True, raising=False)
+    assert versions.pip_install("torch").endswith("this one takes no packages")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from backends.versions import pip_install
 from chatapp.evaluation.verify import VerifyError
 from chatapp.evaluation.verify.prompts import Prompts, make_prompts
 from chatapp.evaluation.verify.reference import Reference, add_numpy, check_finite, open_weights
@@ -29,7 +30,7 @@ def transformers_logits(folder: Path, wanted: Sequence[Prompts]) -> tuple[str, l
     except ImportError as error:
         raise VerifyError(
             f"--against torch needs PyTorch and transformers ({error}); install them: "
-            "pip install torch transformers sentencepiece protobuf"
+            f"{pip_install('torch transformers sentencepiece protobuf')}"
         ) from error
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
