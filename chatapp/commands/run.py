@@ -101,6 +101,13 @@ def set_option(view: View, name: str, value: Any) -> None:  # Any: each option h
 
 
 def set_system(view: View, text: str) -> None:
+    """Choose the system prompt, or with @NAME one of the library."""
+    from chatapp.settings import system_prompts
+
+    use_system(view, system_prompts.resolve(view.workspace.home / "prompts", text))
+
+
+def use_system(view: View, text: str) -> None:
     """Choose the system prompt; an empty one is none."""
     view.dialogue.change(replace(view.dialogue.setup, system=text))
     view.say("The system prompt is set." if text else "There is no system prompt any more.")

@@ -215,6 +215,10 @@ def test_a_system_prompt_is_set_shown_and_taken_away(desk: Desk) -> None:
     desk.do("hello")
     assert desk.scripted.asked[-1] == "Be brief.\nhello"
     assert desk.do("/show system") == "Be brief."
+    desk.do("/set system @concise")
+    assert desk.do("/show system").startswith("Answer in as few words")
+    with pytest.raises(InputError, match="nobody"):
+        desk.do("/set system @nobody")
     assert desk.do("/set system") == "There is no system prompt any more."
 
 

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from chatapp.commands.run import set_system
+from chatapp.commands.run import use_system
 from chatapp.settings import system_prompts
 from chatapp.settings.system_prompts import Entry, SystemPromptError
 from chatapp.tui.opening import Front, Opening
@@ -47,7 +47,7 @@ class SystemPromptScreen(Library[str | None]):
 
         def take(text: str | None) -> None:
             if text is not None:
-                set_system(front, text)
+                use_system(front, text)
 
         return cls(front.workspace.home / "prompts", front.dialogue.setup.system), take
 
