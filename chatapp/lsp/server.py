@@ -10,7 +10,12 @@ from time import perf_counter
 from typing import Any, BinaryIO
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidRequest
+from pygls.exceptions import (
+    JsonRpcException,
+    JsonRpcInternalError,
+    JsonRpcInvalidRequest,
+    JsonRpcServerNotInitialized,
+)
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol, lsp_method
 from pygls.protocol.json_rpc import RPCRequest
@@ -70,11 +75,14 @@ class Protocol(LanguageServerProtocol):
             super()._send_data(data)
 
     def handle_message(self, message: Any) -> None:  # Any: what lsprotocol has for each method
-        """Handle a message; pygls would leave a request without an answer once the editor has said that it leaves."""
-        if self._server.shut_down and isinstance(message, RPCRequest):
-            error = JsonRpcInvalidRequest("this server was told to shut down; start another")
+        """Handle a message; one before the editor begins, or after it said that it leaves, pygls would not refuse."""
+        method = getattr(message, "method", "")
+        early = self._workspace is None and method not in (types.INITIALIZE, types.EXIT)
+        if isinstance(message, RPCRequest) and (early or self._server.shut_down):
+            late = JsonRpcInvalidRequest("this server was told to shut down; start another")
+            error = JsonRpcServerNotInitialized("initialize comes first") if early else late
             self._send_response(message.id, error=error.to_response_error())
-        else:
+        elif not early:
             super().handle_message(message)
 
     def structure_message(self, data: dict[str, Any]) -> Any:  # Any: JSON, and a type for each method

@@ -276,6 +276,14 @@ def test_a_closed_document_is_waited_for_no_more() -> None:
         until(lambda: engine.closed)
 
 
+def test_a_request_before_the_editor_has_begun_is_refused() -> None:
+    with editing(Home(ScriptedEngine())) as editor:
+        editor.open(HALF)
+        with pytest.raises(LspError, match="-32002"):
+            editor.ask_ghost(1, CUT).result(20)
+        editor.begin()
+
+
 def test_a_request_after_shutdown_is_refused(editor: LspEditor, monkeypatch: pytest.MonkeyPatch) -> None:
     editor.ask("shutdown").result(20)
     with pytest.raises(LspError, match="-32600"):
