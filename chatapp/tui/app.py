@@ -148,6 +148,18 @@ class ChatApp(App[None]):
             if passed or one.message == new.message:
                 self._unnotify(one, refresh=False)
 
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy a text, whatever has it, by the first way that works, and say which; ctrl+v here has it at once."""
+        from chatapp.text import clipboard
+
+        def copy() -> None:
+            osc52 = partial(self.call_from_thread, super(ChatApp, self).copy_to_clipboard)
+            with telling(self):
+                self.notify(str(clipboard.copy(text, osc52, self.workspace.home)), markup=False)
+
+        self._clipboard = text
+        self.run_worker(copy, thread=True, group="copy")
+
     # Keys
 
     async def on_event(self, event: events.Event) -> None:

@@ -20,7 +20,7 @@ async def test_a_copy_that_goes_nowhere_is_told(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("TERM", "dumb")
     async with running(ScriptedEngine("Because.", can_chat=True), history=tmp_path / "history.db") as driver:
         (driver.app.workspace.home / "copied.txt").mkdir()
-        driver.screen.copy("a text")
+        driver.app.copy_to_clipboard("a text")
         await driver.until(lambda: driver.toasts, "the failure to be told")
         assert driver.toasts[-1].startswith("is a directory")
 

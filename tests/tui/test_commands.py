@@ -156,7 +156,7 @@ async def test_the_last_answer_is_given_again_and_the_last_question_asked_in_oth
         assert driver.pane.prompt.text == "//bye" and driver.pane.outbox.editing
 
 
-async def test_the_clipboard_is_told_truthfully(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_of_whatever_is_told_truthfully(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "TMUX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SSH_CONNECTION", "1")  # this machine's clipboard would be the wrong one
@@ -169,6 +169,10 @@ async def test_the_clipboard_is_told_truthfully(tmp_path: Path, monkeypatch: pyt
             await driver.until(lambda: str(driver.app.workspace.home / "copied.txt") in driver.toasts[-1])
         await enter(driver, "/copy 3")
         assert driver.toasts[-1] == "There is no block 3: this answer has 2"
+        for key in ("ctrl+c", "ctrl+x"):
+            driver.pane.prompt.text = key
+            await driver.press("shift+end", key)
+            await driver.until(lambda key=key: file.read_text() == key)  # type: ignore[misc]
 
 
 async def test_models_are_loaded_by_name_and_unknown_ones_are_told(tmp_path: Path) -> None:

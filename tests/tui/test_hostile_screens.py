@@ -283,7 +283,7 @@ async def test_what_is_copied_goes_to_the_terminal_encoded(monkeypatch: pytest.M
     async with running(engine(f"{NAME} \ud800")) as driver:
         assert driver.app._driver
         monkeypatch.setattr(driver.app._driver, "write", written.append)
-        driver.screen.copy(f"{NAME} \ud800")
+        driver.app.copy_to_clipboard(f"{NAME} \ud800")
         await driver.until(lambda: "Sent to the terminal's clipboard." in driver.toasts)
     sent = next(text for text in written if "]52;" in text)
     assert sent.startswith("\x1b]52;c;") and sent.endswith("\a")

@@ -10,7 +10,7 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from textual import on, work
+from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.timer import Timer
@@ -440,17 +440,6 @@ class Conversations(LaidOutOnce, Screen[None]):
     def on_sidebar_listed(self) -> None:
         """The list is filtered, or more of it is wanted."""
         self.list_conversations()
-
-    @work(thread=True, group="copy")
-    def copy(self, text: str) -> None:
-        """Copy a text by the first way that works, and say which."""
-        from chatapp.text import clipboard
-
-        def osc52(text: str) -> None:
-            self.app.call_from_thread(self.app.copy_to_clipboard, text)
-
-        with telling(self):
-            self.notify(str(clipboard.copy(text, osc52, self.workspace.home)), markup=False)
 
 
 def typed(pane: Pane) -> str:

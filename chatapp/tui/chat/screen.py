@@ -148,7 +148,7 @@ class ChatScreen(Conversations):
     def action_interrupt(self) -> None:
         """Ctrl+C never quits: it copies, or stops, or tells how to leave."""
         if selected := self.get_selected_text():
-            self.copy(selected)
+            self.app.copy_to_clipboard(selected)
             self.clear_selection()  # so that the next one stops
         elif self.pane.busy:
             self.pane.stop()
@@ -403,7 +403,7 @@ class ChatScreen(Conversations):
                 case "latencies":
                     self.show_latencies(message.said)
                 case "copy":
-                    self.copy(find_text(message.said))
+                    self.app.copy_to_clipboard(find_text(message.said))
                 case "code":
                     self.view.copy_block(message.said)
 

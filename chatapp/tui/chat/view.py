@@ -136,7 +136,7 @@ class ScreenView:
             pane.prompt.send()
 
     def copy(self, text: Callable[[], str]) -> None:
-        self.screen.copy(text())
+        self.screen.app.copy_to_clipboard(text())
 
     def choose_theme(self, name: str) -> None:
         known = sorted(self.screen.app.available_themes)
@@ -231,7 +231,7 @@ class ScreenView:
         from chatapp.text.clipboard import code_blocks
 
         if blocks := code_blocks(run.find_text(message)):
-            self.screen.copy(blocks[-1])
+            self.screen.app.copy_to_clipboard(blocks[-1])
             if len(blocks) > 1:
                 self.say(f"The last of {len(blocks)} blocks: /copy N takes another.")
         else:
