@@ -214,6 +214,17 @@ async def test_the_page_tells_all_and_can_have_the_whole_screen(home: Path) -> N
         assert driver.models.listing.has_focus and driver.app.chosen == NOTHING
 
 
+async def test_ctrl_c_copies_what_is_selected_of_the_page_and_else_goes_back(home: Path) -> None:
+    async with running(home) as driver:
+        await driver.until(lambda: "this machine" in driver.page)
+        page = driver.models.detail.page
+        page.text_select_all()
+        await driver.press("ctrl+c")
+        assert "this machine" in driver.app.clipboard and driver.app.chosen == NOTHING
+        await driver.press("ctrl+c")
+        assert driver.app.chosen is None
+
+
 async def test_a_store_that_cannot_be_read_is_told(home: Path) -> None:
     (home / "models").mkdir(parents=True)
     async with running(home) as driver:

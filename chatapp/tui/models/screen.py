@@ -61,7 +61,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         Binding("slash", "filter", "Find", key_display="/", id="models.filter"),
         Binding("s", "search", "Hub", id="models.search"),
         Binding("escape", "back", "Back", key_display="esc", id="models.back"),
-        Binding("ctrl+c", "back", "Back", show=False),
+        Binding("ctrl+c", "interrupt", "Back", show=False),
     ]
 
     def __init__(self, catalogue: Catalogue, jobs: Jobs, *, current: str, offline: str = "") -> None:
@@ -311,6 +311,14 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.action_more()
         else:
             self.dismiss(None)
+
+    def action_interrupt(self) -> None:
+        """Copy what is selected, or else leave as escape does."""
+        if selected := self.get_selected_text():
+            self.app.copy_to_clipboard(selected)
+            self.clear_selection()
+        else:
+            self.action_back()
 
     def refused(self, what: str) -> bool:
         """Whether the network must not be used; then the user is told."""
