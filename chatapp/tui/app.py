@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
-from textual.app import App
+from textual.app import App, ScreenStackError
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.notifications import Notify
 from textual.screen import Screen
+from textual.widget import MountError
 
 import themes
 from chatapp.text.errors import begin_sentence
@@ -203,6 +204,11 @@ class ChatApp(App[None]):
         """Leave because the terminal was closed, or somebody wants the process to end: first what was typed is kept."""
         self.chat_screen.keep()
         self.exit()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Crash, but not over what came while the screen closes, in which nothing can be mounted or found any more."""
+        if not (self._exit and isinstance(error, MountError | ScreenStackError)):
+            super()._handle_exception(error)
 
     # Commands
 

@@ -69,6 +69,12 @@ async def test_an_answer_that_begins_while_the_screen_closes_is_not_shown(monkey
         assert not page.messages.query(Answer)
 
 
+async def test_what_comes_while_the_screen_closes_is_no_crash() -> None:
+    async with running(ScriptedEngine("Because.", can_chat=True)) as driver:
+        driver.app.exit()
+        driver.screen.call_later(driver.screen.action_sidebar)
+
+
 async def test_what_was_open_last_is_opened_again_though_it_was_only_read(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     greet(path, "read", "newer")
