@@ -146,3 +146,10 @@ async def test_an_answer_that_ends_before_anything_of_it_can_be_shown_is_shown()
             await driver.until(lambda: "  42" in driver.picture)
             assert f"question {times}?" in driver.picture
         assert driver.pane.is_attached
+
+
+async def test_a_long_line_of_code_is_seen_to_its_end_as_in_an_answer_that_is_long_past() -> None:
+    async with running(ScriptedEngine(f"```python\nx = '{'a' * 100}'  # the end\n```\n", can_chat=True)) as driver:
+        await driver.type("go\n")
+        await driver.answered()
+        await driver.until(lambda: "# the end" in driver.picture)
