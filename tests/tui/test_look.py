@@ -1,12 +1,14 @@
 """Modes, themes, commands, and the figures."""
 
 import pytest
+from textual.geometry import Offset
+from textual.selection import SELECT_ALL, Selection
 from textual.style import Style
 
 import themes
 from chatapp.generation import Options
 from chatapp.text.units import round_up
-from chatapp.tui.chat.message import Answer
+from chatapp.tui.chat.message import Answer, Question
 from chatapp.tui.chat.status import Figures, strip
 from support.screen_driver import EXAMPLE, running
 from support.scripted_engine import ANSWER, FIBONACCI, ScriptedEngine
@@ -184,6 +186,18 @@ async def test_a_drag_selects_of_an_answer_that_is_long_past_what_it_would_of_a_
         await driver.press("ctrl+c")
         await driver.until(lambda: driver.toasts)
         assert not driver.screen.selections
+
+
+async def test_what_has_lost_lines_since_it_was_selected_is_copied_as_far_as_it_is_there() -> None:
+    async with running(ScriptedEngine("<think>one\ntwo</think>Yes.", can_chat=True)) as driver:
+        await driver.type("a\n")
+        await driver.answered()
+        answer, part = driver.pane.query_one(Answer), Selection(Offset(0, 1), Offset(3, 1))
+        answer.action_open()
+        driver.screen.selections = {driver.pane.query_one(Question).body: SELECT_ALL, answer.thought: part}
+        assert driver.screen.get_selected_text() == "a\none"
+        answer.action_open()
+        assert driver.screen.get_selected_text() == "a"
 
 
 @pytest.mark.parametrize("theme", ["terminal", "terminal-light"])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from textual._widget_navigation import Direction
     from textual.geometry import Region, Size
     from textual.screen import Screen
+    from textual.selection import Selection
     from textual.widget import Widget
 
     AnyScreen = Screen[Any]  # Any: each screen has a result of its own
@@ -55,7 +56,24 @@ class Choices(OptionList):
             super()._move_page(direction)
 
 
-class EndsOnce(AnyScreen):
+class Selected(AnyScreen):
+    """A screen whose texts may have lost lines since they were selected; Textual would crash over these."""
+
+    def get_selected_text(self) -> str | None:
+        self.selections = {widget: part for widget, part in self.selections.items() if is_there(widget, part)}
+        return super().get_selected_text()
+
+
+def is_there(widget: Widget, part: Selection) -> bool:
+    """Whether what was selected in a widget can still be found."""
+    try:
+        widget.get_selection(part)
+    except IndexError:
+        return False
+    return True
+
+
+class EndsOnce(Selected):
     """A screen that gives its result once.
 
     A key that is pressed twice may end a screen twice: `Screen.dismiss` then calls back twice, and takes the screen
@@ -72,7 +90,7 @@ class EndsOnce(AnyScreen):
             self.app.call_later(self.app.simulate_key, "escape")  # one that is pressed here would end here
 
 
-class LaidOutOnce(AnyScreen):
+class LaidOutOnce(Selected):
     """A screen that lays its widgets out once for each change; Textual 8.2.8 does two or three times.
 
     It tells a widget its size as if that were a change to lay out, takes what a widget asked for before it was mounted
