@@ -1,6 +1,7 @@
 """Modes, themes, commands, and the figures."""
 
 import pytest
+from rich.style import Style as RichStyle
 from textual.geometry import Offset
 from textual.selection import SELECT_ALL, Selection
 from textual.style import Style
@@ -10,7 +11,7 @@ from chatapp.generation import Options
 from chatapp.text.units import round_up
 from chatapp.tui.chat.message import Answer, Question
 from chatapp.tui.chat.status import Figures, strip
-from support.screen_driver import EXAMPLE, running
+from support.screen_driver import EXAMPLE, Driver, running
 from support.scripted_engine import ANSWER, FIBONACCI, ScriptedEngine
 
 # Modes, themes, commands
@@ -158,13 +159,20 @@ async def test_code_has_the_colours_of_the_theme_also_in_answers_that_are_long_p
     async with running(engine, theme=theme) as driver:
         await driver.type("a\n")
         await driver.answered()
+        await driver.until(lambda: "return x" in driver.picture)
+        new = looks(driver, "so", "return")
         await driver.pane.query_one(Answer).settle()
         await driver.until(lambda: "return x" in driver.picture)
         surface = driver.app.theme_variables["surface"].lower()
-        strips = driver.app.screen._compositor.render_strips()
-        pieces = [segment for strip in strips for segment in strip]
-        looks = {piece.text: piece.style for piece in pieces if piece.text in ("so", "return")}
-        assert [str(look.bgcolor.name) for look in looks.values() if look and look.bgcolor] == [surface] * 2
+        past = looks(driver, "so", "return")
+        assert [str(look.bgcolor.name) for look in past if look.bgcolor] == [surface] * 2
+        assert [(look.color, look.bold) for look in past] == [(look.color, look.bold) for look in new]
+
+
+def looks(driver: Driver, *texts: str) -> list[RichStyle]:
+    """How texts look on the screen."""
+    pieces = [piece for strip in driver.app.screen._compositor.render_strips() for piece in strip]
+    return [next(piece.style for piece in pieces if piece.text == text and piece.style) for text in texts]
 
 
 async def test_a_drag_selects_of_an_answer_that_is_long_past_what_it_would_of_a_new_one() -> None:
