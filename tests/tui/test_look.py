@@ -154,25 +154,26 @@ def test_figures_added_up_agree_with_the_engines_summary() -> None:
 
 
 @pytest.mark.parametrize("theme", ["paper", "midnight"])
-async def test_code_has_the_colours_of_the_theme_also_in_answers_that_are_long_past(theme: str) -> None:
-    engine = ScriptedEngine("Say `so`:\n\n```python\nreturn x\n```\n", can_chat=True)
+async def test_code_and_headings_have_the_colours_of_the_theme_also_in_answers_that_are_long_past(theme: str) -> None:
+    engine = ScriptedEngine("# Say\n\n## Now\n\n`so`:\n\n```python\nreturn x\n```\n", can_chat=True)
     async with running(engine, theme=theme) as driver:
         await driver.type("a\n")
         await driver.answered()
         await driver.until(lambda: "return x" in driver.picture)
-        new = looks(driver, "so", "return")
+        words = ("so", "return", "Say", "Now")
+        new = looks(driver, *words)
         await driver.pane.query_one(Answer).settle()
         await driver.until(lambda: "return x" in driver.picture)
         surface = driver.app.theme_variables["surface"].lower()
-        past = looks(driver, "so", "return")
-        assert [str(look.bgcolor.name) for look in past if look.bgcolor] == [surface] * 2
+        past = looks(driver, *words)
+        assert [str(look.bgcolor.name) for look in past[:2] if look.bgcolor] == [surface] * 2
         assert [(look.color, look.bold) for look in past] == [(look.color, look.bold) for look in new]
 
 
 def looks(driver: Driver, *texts: str) -> list[RichStyle]:
     """How texts look on the screen."""
     pieces = [piece for strip in driver.app.screen._compositor.render_strips() for piece in strip]
-    return [next(piece.style for piece in pieces if piece.text == text and piece.style) for text in texts]
+    return [next(piece.style for piece in pieces if piece.text.strip() == text and piece.style) for text in texts]
 
 
 async def test_a_drag_selects_of_an_answer_that_is_long_past_what_it_would_of_a_new_one() -> None:

@@ -60,18 +60,23 @@ class CodeTheme(SyntaxTheme):
     def get_style_for_token(self, token_type: TokenType) -> Style:
         kinds = (token_type[:length] for length in range(len(token_type), 0, -1))  # itself, and what it is a kind of
         look = next((CodeColours.STYLES[kind] for kind in kinds if kind in CodeColours.STYLES), "")
-        return self.style(f"{look or '$text'} on $surface")
+        return self.style(look or "$text")
 
     def get_background_style(self) -> Style:
-        return self.style("$text on $surface")
+        return self.style("$text")
 
     def words(self) -> Theme:
-        """The look of code in a line of text, which Rich would paint on black."""
-        return Theme({"markdown.code": self.style("bold $accent on $surface")})
+        """The looks of prose, for which Rich has colours of its own: about those of an answer that is new."""
+        named = self.app.theme_variables
+        looks = {f"h{n}": f"{named[f'markdown-h{n}-text-style']} {named[f'markdown-h{n}-color']}" for n in range(1, 7)}
+        looks |= {"item.number": "$accent", "block_quote": "$muted"}
+        looks |= {"table.header": "not bold $accent", "table.border": "$muted"}
+        styles = {f"markdown.{name}": self.style(look, "$background") for name, look in looks.items()}
+        return Theme(styles | {"markdown.code": self.style("bold $accent")})
 
-    def style(self, look: str) -> Style:
-        """A look in Rich's terms."""
-        under = Look.parse("on $surface", self.app.theme_variables)
+    def style(self, look: str, paper: str = "$surface") -> Style:
+        """A look on this paper, in Rich's terms."""
+        under = Look.parse(f"on {paper}", self.app.theme_variables)
         return (under + Look.parse(look, self.app.theme_variables)).rich_style
 
 
