@@ -12,6 +12,7 @@ import pytest
 
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory, resident_memory
+from chatapp.generation.text import rendering
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.rendering import COMMAND, FLAG, Limits, Renderer, RenderingError
 from model_store import UnsupportedCheckpoint
@@ -308,6 +309,19 @@ def test_after_a_hostile_template_the_next_is_rendered_as_ever(tmp_path: Path, r
         with pytest.raises(RenderingError):
             renderer.render(source, [[]], {})
         assert good.render(TALK) == [" Hello, world! "]
+
+
+def test_only_a_process_that_holds_much_memory_is_not_used_again(
+    renderer: Renderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renderer.render("", [[]], {})
+    process = renderer._process
+    with pytest.raises(RenderingError, match="80 MB" if sys.platform == "linux" else ""):
+        renderer.render("{{ 'x' * 10**10 }}", [[]], {})
+    assert renderer._process is process or sys.platform != "linux"
+    monkeypatch.setattr(rendering, "HELD", 1 << 20)
+    renderer.render("", [[]], {})
+    assert renderer._process is None
 
 
 def test_a_text_that_is_far_longer_than_its_conversation_is_refused(tmp_path: Path, renderer: Renderer) -> None:

@@ -24,8 +24,8 @@ COMMAND = (sys.executable, *((FLAG,) if FROZEN else ("-P", str(Path(__file__).wi
 """Its file, and not the module by its name, with which the whole package would be imported before it."""
 BEAT = 0.02
 """Seconds between two looks at what the process takes."""
-LARGE = 4 << 20
-"""Bytes of a request after which a new process is used for the next."""
+HELD = 64 << 20
+"""Bytes of memory; a process that holds more of it when it has answered is not used for the next request."""
 SHARE = 24
 """Bytes of memory for each character of a conversation, which is there as JSON, parsed, rendered and as JSON again."""
 MARKUP = 4
@@ -90,7 +90,7 @@ class Renderer:
                 raise
             finally:
                 self._busy = False
-            if "exceeded" in said or len(line) > LARGE:
+            if self._process and resident_memory(self._process.pid) > HELD:
                 self.close()  # memory in pieces would count as the next request's
         if said.get("exceeded") == "length":
             raise RenderingError(f"takes more than {length:,} characters; it is not what a model needs")
