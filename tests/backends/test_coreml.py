@@ -123,10 +123,14 @@ class TestEncoders:
 
 
 @pytest.mark.parametrize("package", [Package("channels", "io"), Package("plain", "io")], ids=str)
-def test_trials_compare_and_time_encoders_too(package: Package, lowered: Lowered) -> None:
+def test_trials_compare_and_time_encoders_too(
+    package: Package, lowered: Lowered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "STEPS", 90)  # past the end of the context
     session = interpreted(lowered("t5-flan", packages=(package,)), package)
     reason, error = trial.compared(session, lowered("t5-flan", packages=(package,)))
     assert not reason and error < CLOSE
+    assert session.context_length == 80
     assert min(trial.timed(session)) > 0
 
 

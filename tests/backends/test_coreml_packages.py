@@ -268,6 +268,7 @@ class TestTrials:
     ) -> None:
         import faulty
 
+        monkeypatch.setattr(trial, "STEPS", 90)
         trial.main([str(folder), "plain", "io", "refusing", "faulty"])
         report = json.loads(capfd.readouterr().out.splitlines()[-1])["report"]
         assert report["reason"].endswith("error code: -14")
