@@ -12,6 +12,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -26,7 +27,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from backends import telemetry
 from chatapp.cli import main
 from chatapp.history import History
-from model_store import Store
+from model_store import Store, bandwidth
 from support import stylesheets
 from support.checkpoints import (
     CHAT_TEMPLATE,
@@ -57,6 +58,7 @@ collect_ignore = (
 no_network.refuse()
 telemetry.silence()
 stylesheets.share()
+setattr(bandwidth, "measure", cache(bandwidth.measure))  # noqa: B010  # each store would measure the same machine
 gc.set_threshold(100_000)  # fewer looks for garbage among what screens leave: a twelfth of their tests' time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it
 
