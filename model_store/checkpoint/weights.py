@@ -15,12 +15,12 @@ from backends.decoder import (
     DeltaNet,
     Lazy,
     Mamba,
-    MatrixState,
     SelectiveState,
     ShortConvolution,
     Weight,
 )
 from model_store.checkpoint.checkpoint import Checkpoint, Config
+from model_store.checkpoint.shapes import shapes_of
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
 
@@ -256,115 +256,12 @@ class Canonical(Lazy):
         """What config.json, or else a neighbouring tensor, says of the shape of a weight; () if neither does."""
         _, layer = self.table[name]
         layers = self.decoder.encoder if name.startswith("encoder.") else self.layers
-        a, size, role = layers[layer], self.decoder.hidden_size, name.rpartition(".")[2]
-        q, kv = a.heads * a.head_dim, 2 * a.kv_heads * a.head_dim
-        inner, experts = self.columns(name.removesuffix(role) + "down_proj"), self.decoder.experts
+        role, experts = name.rpartition(".")[2], self.decoder.experts
+        inner = self.columns(name.removesuffix(role) + "down_proj")
         if experts and ".experts." in name:
             inner = experts.size
-        count = experts.count if experts else 0
-        width = self.columns("project_in") or size
-        known = {
-            "embedding": (self.decoder.vocab_size, width),
-            "lm_head": (self.decoder.vocab_size, width),
-            "position_embedding": (self.decoder.context_length, size),
-            "project_in": (size, width),
-            "project_out": (width, size),
-            "qkv_proj": (q + kv if a.kv_layer is None else q, size),
-            "cross_q_proj": (q, size),
-            "cross_kv_proj": (kv, size),
-            "relative_bias": (max(a.buckets, default=0) + 1, a.heads),
-            "q_norm": (q if a.qk_norm == "heads" else a.head_dim,),
-            "k_norm": (kv // 2 if a.qk_norm == "heads" else a.head_dim,),
-            "v_norm": (a.head_dim,),
-            "o_proj": (size, q),
-            "cross_o_proj": (size, q),
-            "up_proj": (inner, size),
-            "gate_up_proj": (2 * inner, size),
-            "down_proj": (size, inner),
-            "attention_sub_norm": (q,),
-            "ffn_sub_norm": (inner,),
-            "xielu": (3,),
-            "sinks": (a.heads,),
-            "attention_gate": (q, size),
-            **self.latent_shapes(a),
-            **self.state_shapes(a),
-            **self.input_shapes(),
-            **self.altup_shapes(),
-            "router": (count, size),
-            "choice_bias": (count,),
-            "expert_scale": (count,),
-            "shared_gate": (1, size),
-            "scalar": (1,),
-        }
-        return known.get(role, (size,) if role.endswith("norm") else ())
-
-    def latent_shapes(self, a: Attention) -> dict[str, tuple[int, ...]]:
-        """What is known of the shapes of a layer's weights that only latents have."""
-        latent, size, q = a.latent, self.decoder.hidden_size, a.heads * a.head_dim
-        if latent is None:
-            return {}
-        return {
-            "kv_down_proj": (latent.rank, size),
-            "kv_down_norm": (latent.rank,),
-            "k_turning_proj": (latent.turning, size),
-            "kv_up_proj": (2 * a.kv_heads * a.head_dim, latent.rank + latent.turning),
-            "q_down_proj": (latent.queries, size),
-            "q_down_norm": (latent.queries,),
-            "q_proj": (q, latent.queries or size),
-        }
-
-    def state_shapes(self, a: Attention) -> dict[str, tuple[int, ...]]:
-        """What is known of the shapes of a layer's weights where it keeps a state."""
-        size, how = self.decoder.hidden_size, a.recurrence
-        if isinstance(how, ShortConvolution):
-            return {"in_proj": (3 * size, size), "convolution": (size, how.width), "o_proj": (size, size)}
-        if isinstance(how, SelectiveState):
-            return {
-                "in_proj": (2 * how.channels, size),
-                "convolution": (how.channels, how.width),
-                "steps_down_proj": (how.rank, how.channels),
-                "steps_down_norm": (how.rank,),
-                "steps_proj": (how.channels, how.rank),
-                **dict.fromkeys(("keys_proj", "queries_proj"), (how.size, how.channels)),
-                **dict.fromkeys(("keys_norm", "queries_norm"), (how.size,)),
-                "decay": (how.channels, how.size),
-                "skip": (how.channels,),
-                "o_proj": (size, how.channels),
-            }
-        if not isinstance(how, MatrixState):
-            return {}
-        return {
-            "qkvz_proj": (how.channels + how.value_elements, size),
-            "rates_proj": (how.rates, size),
-            "convolution": (how.channels, how.width),
-            "decay": (how.value_heads,),
-            "decay_bias": (how.value_heads,),
-            "value_norm": (how.value_elements if isinstance(how, Mamba) else how.value_size,),
-            "skip": (how.value_heads,),
-            "state_o_proj" if a.beside else "o_proj": (size, how.value_elements),
-        }
-
-    def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """What is known of the shapes of weights that make embeddings of each layer's own."""
-        own, size = self.decoder.per_layer_size, self.decoder.hidden_size
-        return {
-            "per_layer_embedding": (self.decoder.vocab_size, len(self.layers) * own),
-            "per_layer_proj": (len(self.layers) * own, size),
-            "per_layer_norm": (own,),
-            "per_layer_gate": (own, size),
-            "per_layer_out": (size, own),
-        }
-
-    def altup_shapes(self) -> dict[str, tuple[int, ...]]:
-        """What is known of the shapes of weights that only residuals side by side have."""
-        count, size = self.decoder.residuals, self.decoder.hidden_size
-        return {
-            "altup_proj": ((count - 1) * size, size),
-            "altup_out": ((count - 1) * size, size),
-            "altup_router": (count, size),
-            "altup_prediction": (count * count, count),
-            "altup_correction": (count, count),
-        }
+        known = shapes_of(self.decoder, layers[layer], inner=inner, width=self.columns("project_in"))
+        return known.get(role, (self.decoder.hidden_size,) if role.endswith("norm") else ())
 
     def columns(self, name: str) -> int:
         """How many inputs a matrix has; 0 if there is no such matrix."""

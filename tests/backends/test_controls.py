@@ -56,7 +56,6 @@ from support.changed_models import (
     rotary,
     rows_backwards,
     state_as_read,
-    state_epsilon,
     truncated,
     turned,
     turning_faster,
@@ -70,6 +69,7 @@ from support.changed_models import (
     without_last,
 )
 from support.golden_logits import CASES, RECURRENT, TOLERANCE, golden
+from support.state_controls import DELTAS, MAMBAS, STATES
 
 SEEN = 10 * TOLERANCE
 """The least error of the logits that a control must cause."""
@@ -104,9 +104,6 @@ SHARING = (
     "glm4_moe_lite", "granitemoehybrid-experts", "granitemoeshared", "hunyuan_v1_moe", "qwen2_moe", "qwen3_5_moe_text",
     "qwen3_next",
 )  # fmt: skip
-MAMBAS = [case for case in RECURRENT if case.startswith(("falcon_h1", "granite", "nemotron_h"))]
-NORMED = [case for case in MAMBAS if case != "falcon_h1-unnormed"]
-DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
 LATENT = "deepseek_v2", "deepseek_v3", "minicpm3", "glm4_moe_lite", "youtu"
 MIXTURES = (
     *SHARING, "flex_olmo", "gpt_oss", "gpt_oss-mxfp4", "granitemoe", "jamba-experts", "lfm2_moe", "minimax_m2",
@@ -347,67 +344,7 @@ CONTROLS: dict[str, tuple[str, Change]] = {
         }.items()
         for role in roles
     },
-    # Layers that keep states.
-    "rotary positions on a part in lfm3": ("lfm3", turned(turning_faster)),
-    "two rotations of lfm3": ("lfm3", rotary(500.0)),
-    "convolution of lfm3": ("lfm3", weights(others, "layers.*.convolution")),
-    **{f"gates of attention of {case}": (case, without("layers.*.attention_gate")) for case in ("afmoe", "lfm3")},
-    "gates around the convolution": ("lfm2", weights(others, "layers.*.in_proj")),
-    "convolution": ("lfm2", weights(others, "layers.*.convolution")),
-    "normalised queries and keys of lfm2": ("lfm2", without("layers.*.[qk]_norm")),
-    "rotary positions of lfm2": ("lfm2", rotary(1_000_000.0)),
-    **{
-        f"{what} of {case}": (case, change)
-        for case in DELTAS
-        for what, change in {
-            "queries, keys, values and gates": weights(others, "layers.*.qkvz_proj"),
-            "rates": weights(others, "layers.*.rates_proj"),
-            "convolution": weights(others, "layers.*.convolution"),
-            "decay": weights(others, "layers.*.decay"),
-            "bias of the decay": weights(others, "layers.*.decay_bias"),
-            "norm of the answers": weights(others, "layers.*.value_norm"),
-            "gates of attention": without("layers.*.attention_gate"),
-            "normalised queries": without("layers.*.q_norm"),
-            "part that turns": rotary(500.0),
-        }.items()
-    },
-    **{
-        f"{what} of {case}": (case, change)
-        for case in MAMBAS
-        for what, change in {
-            "queries, keys, values and gates": weights(others, "layers.*.qkvz_proj"),
-            "steps": weights(others, "layers.*.rates_proj"),
-            "convolution": weights(others, "layers.*.convolution"),
-            "decay": weights(others, "layers.*.decay"),
-            "bias of the steps": weights(others, "layers.*.decay_bias"),
-            "values as they are": weights(others, "layers.*.skip"),
-        }.items()
-    },
-    **{
-        f"{what} of {case}": (case, change)
-        for case in NORMED
-        for what, change in {
-            "norm of the answers": weights(ones, "layers.*.value_norm"),
-            "epsilon of the state": state_epsilon(1e-6),
-        }.items()
-    },
-    **{
-        f"{role} of {case}": (case, weights(change, f"layers.*.{role}"))
-        for case in ("jamba", "jamba-experts")
-        for role, change in {
-            **dict.fromkeys(("in_proj", "convolution", "steps_down_proj", "steps_proj", "keys_proj"), others),
-            **dict.fromkeys(("queries_proj", "decay", "skip"), others),
-            **dict.fromkeys(("steps_down_norm", "keys_norm", "queries_norm"), ones),
-        }.items()
-    },
-    "shares of jamba-experts as they are": ("jamba-experts", experts(normalised=True)),
-    "state beside attention": ("falcon_h1", attention(lambda each: {"recurrence": None, "beside": False})),
-    "what the state beside attention gives": ("falcon_h1", weights(others, "layers.*.state_o_proj")),
-    "scaled output of falcon_h1": ("falcon_h1", decoder(output_scale=1.0)),
-    **{
-        f"feed-forwards behind some layers of {case}": (case, attention(lambda each: {"feeds": False}))
-        for case in ("nemotron_h", "nemotron_h-biases")
-    },
+    **STATES,
     "norm of what queries are made of": (
         "minicpm3",
         weights(ones, "layers.*.q_down_norm"),
