@@ -36,6 +36,10 @@ REST = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 TEKKEN_WORDS = rf"{START}{UPPER}*{LOWER}+|{START}{UPPER}+{LOWER}*|\p{{N}}{REST}"
 SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 GPT_4O_WORDS = rf"{START}{UPPER}*{LOWER}+{SHORT}|{START}{UPPER}+{LOWER}*{SHORT}|\p{{N}}{{1,3}}{REST}"
+EXAONE_WORDS = QWEN_WORDS.replace(r"?\p{L}+", r"?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+").replace(
+    r"[\r\n]*|\s*[\r\n]+", r"[\r\n/]?|\s*[\r\n]"
+)
+"""Several words, with their marks, are one."""
 BLOOM_WORDS = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 HAN = "[一-龥ࠀ-一가-퟿]+"
 CASED = (
@@ -76,9 +80,9 @@ def words(*patterns: str) -> tuple[Part, ...]:
 WORDS: Mapping[str, tuple[Part, ...]] = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4", "mellum", "a.x-4.0", "gigachat",
                      "granite-docling"), (letters(),)),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "lfm2", "smaug-bpe", "dbrx",
-                     "glm4", "chatglm-bpe"), words(LLAMA_WORDS)),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2"), words(QWEN_WORDS)),
+    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
+                     "smaug-bpe", "dbrx", "glm4", "chatglm-bpe"), words(LLAMA_WORDS)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "hunyuan", "kormo", "megrez", "stablelm2"), words(QWEN_WORDS)),
     "qwen35": words(QWEN_MARKS),
     **dict.fromkeys(("starcoder", "smollm", "refact", "command-r", "codeshell", "minerva-7b", "exaone", "mellum2"),
                     (DIGITS, letters())),
@@ -87,7 +91,8 @@ WORDS: Mapping[str, tuple[Part, ...]] = {
     "deepseek-llm": (*map(split, DEEPSEEK), DIGITS, letters(words=False)),
     "deepseek-coder": (*map(split, DEEPSEEK_CODER), DIGITS, letters(words=False)),
     "tekken": words(TEKKEN_WORDS),
-    "gpt-4o": words(GPT_4O_WORDS),
+    **dict.fromkeys(("gpt-4o", "minimax-m2"), words(GPT_4O_WORDS)),
+    "exaone-moe": words(EXAONE_WORDS),
     **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), words(*DEEPSEEK_V3)),
     "youtu": words(*YOUTU),
     "kimi-k2": words(KIMI_WORDS),
@@ -96,7 +101,7 @@ WORDS: Mapping[str, tuple[Part, ...]] = {
     "afmoe": words(THREES.replace(r"\b", r"(?!\d)"), ASIAN, DEEPSEEK_V3[-1]),
 }  # fmt: skip
 """How a text is cut into words, by `tokenizer.ggml.pre`."""
-BEGINNING = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "midm-2.0", "lfm2", "tekken")
+BEGINNING = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken")
 """Where a text begins with a special token."""
 WHOLE_WORDS = (*BEGINNING, "youtu")
 """Where a word that is a token is one, whatever its merges."""

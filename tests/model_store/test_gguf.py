@@ -70,7 +70,7 @@ CUTS = json.loads((OWN / "words.json").read_text(encoding="utf-8"))
 MARKS, CASES_OF_LETTERS = ("größer", "Ελληνικά", "Ünïcödé"), ("HTTPServer", "Ünïcödé")
 APART = {
     "deepseek-llm": ("1234567890", "COVID", "x = ", "In 2024", "中文123", "Ünïcödé", "if(x"),
-    **dict.fromkeys(("tekken", "gpt-4o"), MARKS),
+    **dict.fromkeys(("tekken", "gpt-4o", "minimax-m2"), MARKS),
     **dict.fromkeys(("youtu", "tiny_aya"), CASES_OF_LETTERS),
     "kimi-k2": (*MARKS, "HTTPServer"),
 }
