@@ -66,6 +66,17 @@ def test_gemma_3_with_images_is_read_in_old_and_new_names(tmp_path: Path, new: s
     assert_same(canonical(folder), canonical(GOLDEN / "gemma3"))
 
 
+def test_gemma_3n_with_images_and_sounds_is_read_as_its_text(tmp_path: Path) -> None:
+    def among_others(found: Tensors) -> Tensors:
+        text = {name.replace("model.", "model.language_model."): values for name, values in found.items()}
+        return text | {f"model.{one}.weight": np.ones((2, 2)) for one in ("audio_tower.conv", "embed_vision.embedding")}
+
+    folder = respelled("gemma3n_text", tmp_path, among_others)
+    text = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({"model_type": "gemma3n", "text_config": text}))
+    assert_same(canonical(folder), canonical(GOLDEN / "gemma3n_text"))
+
+
 def test_keys_that_no_layer_of_gemma_4_reads_are_left_aside(tmp_path: Path) -> None:
     def keep_keys(found: Tensors) -> Tensors:
         made = {name: values for name, values in found.items() if "layers.3.self_attn." in name}
