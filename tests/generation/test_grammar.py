@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -118,6 +119,14 @@ def test_every_mask_is_that_of_texts_that_can_go_on(tokenizer: Tokenizer, name: 
                 can = bool(content) and spelt.matcher.validate_tokens(steps) == len(steps)
                 assert token in tokenizer.eos or (token in allowed) == can, tokenizer.name(token)
         tokens.append(chance.choice([token for token in allowed if token not in tokenizer.eos] or [0]))
+
+
+def test_a_tokenizer_is_freed_with_what_grammars_have_seen_of_it(folder: Path) -> None:
+    tokenizer = Tokenizer(folder)
+    vocabulary, held = Vocabulary(tokenizer, 400), ref(tokenizer)
+    assert vocabulary("yes") and held() is tokenizer
+    del tokenizer, vocabulary
+    assert held() is None, "no circle keeps it"
 
 
 def test_going_back_gives_what_was_there_before(tokenizer: Tokenizer) -> None:

@@ -154,7 +154,8 @@ class Vocabulary:
         self.tokens = [*map(tokenizer.content, range(vocab_size)), b""]
         self.special_token_ids = [token for token, content in enumerate(self.tokens) if not content]
         ends = [vocab_size, *(token for token in sorted(tokenizer.eos) if token < vocab_size)]
-        self.tokens_of_text = LLTokenizer(TokenizerWrapper(self), n_vocab=vocab_size + 1, eos_token=ends)
+        asked = copy(self)  # a circle through llguidance would never be freed
+        self.tokens_of_text = LLTokenizer(TokenizerWrapper(asked), n_vocab=vocab_size + 1, eos_token=ends)
 
     def __call__(self, text: str | bytes) -> list[int]:
         """Tokens of a text within a reply, as llguidance asks for them."""
