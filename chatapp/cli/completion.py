@@ -192,12 +192,12 @@ KNOWN: dict[str, Callable[[Workspace], dict[str, str]]] = {
     "--backend": lambda _: dict.fromkeys(backends.NAMES, ""),
     "--precision": find_precisions,
     "--device": lambda _: {device: "" for name in backends.NAMES for device in backends.get(name).devices()},
-    "--preset": lambda home: {name: one.about for name, one in presets.read(home.home / "presets.toml").items()},
-    "--system": lambda home: {f"@{one.name}": "" for one in system_prompts.entries(home.home / "prompts")},
-    "--tools": lambda home: dict.fromkeys(home.read_settings().mcp, ""),
-    "--remote": lambda home: {one.name: one.url for one in home.read_remotes()},
-    "mcp NAME": lambda home: dict.fromkeys(home.read_settings().mcp, ""),
-    "remote NAME": lambda home: {one.name: one.url for one in home.read_remotes()},
+    "--preset": lambda user: {name: one.about for name, one in presets.read(user.home / "presets.toml").items()},
+    "--system": lambda user: {f"@{one.name}": "" for one in system_prompts.entries(user.home / "prompts")},
+    "--tools": lambda user: dict.fromkeys(user.read_settings().mcp, ""),
+    "--remote": lambda user: {one.name: one.url for one in user.read_remotes()},
+    "mcp NAME": lambda user: dict.fromkeys(user.read_settings().mcp, ""),
+    "remote NAME": lambda user: {one.name: one.url for one in user.read_remotes()},
     "editor NAME": lambda _: {name: editor.title for name, editor in EDITORS.items()},
 }
 """Of an option, of what a word is called, or of that in one command: what there is."""
