@@ -56,6 +56,8 @@ class ServerSettings:
     """Whether bodies of requests are written to the log."""
 
     def __post_init__(self) -> None:
+        if not self.host:  # which would be every address of this machine
+            raise UsageError("--host is empty: give an address, such as 127.0.0.1, or leave it out")
         if re.fullmatch(r"[^:]*:\d*", self.host):
             raise UsageError(f"--host {self.host} names a port too: give that with --port")
         if not self.is_local and not self.keys:

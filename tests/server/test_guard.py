@@ -121,6 +121,8 @@ def test_other_addresses_need_a_key() -> None:
     with pytest.raises(UsageError, match="--keys"):
         ServerSettings(host="0.0.0.0")
     assert ServerSettings(host="0.0.0.0", keys=(KEY,)).keys
+    with pytest.raises(UsageError, match="--host is empty"):
+        ServerSettings(host="", keys=(KEY,))
     assert ServerSettings(host="::1").is_local and ServerSettings(host="localhost").is_local
 
 
