@@ -139,6 +139,7 @@ class Canonical(Lazy):
             for i in range(len(decoder.encoder if part else decoder.layers)):
                 table |= self.rows(f"{part}layers.{i}.", name.removeprefix(part), source, i)
         self.table: dict[str, tuple[Source, int]] = {}
+        self.found: dict[tuple[Source, int, str], list[list[str]]] = {}
         for name, (source, layer) in table.items():
             if name.endswith(".up_proj") and name.replace("up_proj", "gate_up_proj") in self.table:
                 continue  # a gate is in its place; a tensor of its own would be nobody's
@@ -280,7 +281,9 @@ class Canonical(Lazy):
         return [name.replace("=", kind + "=") + kind for name in names]
 
     def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:
-        """The tensors of `source` with their copies, all or none of them."""
+        """The tensors of `source` with their copies, all or none of them; once found they are remembered."""
+        if (known := self.found.get((source, layer, kind))) is not None:
+            return known
         names = self.names(source, layer, kind)
         ends = kind, BARE[kind]
         spelled = [
@@ -296,6 +299,7 @@ class Canonical(Lazy):
         if found and len(found) != len(names):
             there = [copy for copies in found for copy in copies]
             raise UnsupportedCheckpoint(f"of the tensors {' and '.join(names)} only {' and '.join(there)} is there")
+        self.found[source, layer, kind] = found
         return found
 
     def one_of(self, copies: list[str]) -> np.ndarray:
