@@ -107,7 +107,7 @@ def test_rows_that_branch_and_are_given_up_again_and_again_stay_what_they_were(t
     backends.get(backend).lower(decoder, weights, tmp_path, precision="f32")
     tokens = np.load(GOLDEN / "llama" / "golden.npz")["tokens"]
     chance = np.random.default_rng(2)
-    sessions = backends.get(backend).load(tmp_path, device="cpu"), ReferenceSession(decoder, weights)
+    sessions = backends.get(backend).load(tmp_path, device="cpu"), ReferenceSession(decoder, dict(weights))
     for session in sessions:
         session.forward(tokens[:1, :8])
     for parents in ([0, 0, 0, 0], [3, 0, 0, 1], [2], [0, 0, 0, 0], [1, 1, 2, 3], [0], [0, 0]):

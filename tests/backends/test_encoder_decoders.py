@@ -38,7 +38,7 @@ def open_case(case: str, backend: str, folder: Path) -> Session:
     checkpoint, family, decoder = open_checkpoint(GOLDEN / case)
     weights = Canonical(checkpoint, family, decoder)
     if backend == "reference":
-        return ReferenceSession(decoder, weights)
+        return ReferenceSession(decoder, dict(weights))
     name = "openvino" if backend == FIXED else backend
     backends.get(name).lower(decoder, weights, folder, precision="f32")
     if backend == FIXED:
@@ -244,7 +244,7 @@ def test_rounded_weights_are_computed_with(
     backends.get(backend).lower(decoder, weights, tmp_path, precision=precision)
     session = backends.get(backend).load(tmp_path, device="cpu")
     assert session.placement.precision == precision
-    expected = ReferenceSession(decoder, Rounded(weights, PRECISIONS[precision]))
+    expected = ReferenceSession(decoder, dict(Rounded(weights, PRECISIONS[precision])))
     logits = []
     for one in session, expected:
         found = [one.forward(golden.prompts).copy(), one.forward(golden.answers[:, :20], last=20).copy()]
@@ -264,7 +264,7 @@ def test_fixed_shapes_change_next_to_nothing(tmp_path: Path, precision: str, cas
     backends.get("openvino").lower(decoder, weights, tmp_path, precision=precision)
     session, expected = (
         FixedSession(tmp_path, "CPU"),
-        ReferenceSession(decoder, Rounded(weights, PRECISIONS[precision])),
+        ReferenceSession(decoder, dict(Rounded(weights, PRECISIONS[precision]))),
     )
     for prompts in golden.prompts, golden.prompts[:2, :9]:  # the second is padded where the first had tokens
         for one in session, expected:

@@ -65,12 +65,17 @@ def held_bits(precision: str, folder: Path) -> float:
     return (folder / "model.data").stat().st_size * 8 / SIZE**2
 
 
-def log_probabilities(precision: str, folder: Path) -> np.ndarray:
-    """What the built-in model expects after each of the licence's first 256 tokens, (256, vocab)."""
-    convert(model_store.store.BUILTIN_FOLDER, folder, backend="onnx", precision=precision)
+@cache
+def read_licence() -> np.ndarray:
+    """The licence's first 256 tokens as the built-in model reads them, (1, 256)."""
     tokenizer = tokenizers.Tokenizer.from_file(str(model_store.store.BUILTIN_FOLDER / "tokenizer.json"))
-    tokens = tokenizer.encode((ROOT / "LICENSE").read_text()).ids[:256]
-    logits = onnx.load(folder).forward(np.array([tokens]), last=256)[0].astype(np.float64)
+    return np.array([tokenizer.encode((ROOT / "LICENSE").read_text()).ids[:256]])
+
+
+def log_probabilities(precision: str, folder: Path) -> np.ndarray:
+    """What the built-in model expects after each of these tokens, (256, vocab)."""
+    convert(model_store.store.BUILTIN_FOLDER, folder, backend="onnx", precision=precision)
+    logits = onnx.load(folder).forward(read_licence(), last=256)[0].astype(np.float64)
     logits -= logits.max(-1, keepdims=True)
     return np.asarray(logits - np.log(np.exp(logits).sum(-1, keepdims=True)))
 

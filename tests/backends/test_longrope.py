@@ -178,7 +178,7 @@ def test_a_gguf_file_has_both_kinds_of_text(tmp_path: Path) -> None:
     path.write_bytes(converted(GOLDEN / CASE))
     checkpoint, family, decoder = open_gguf(path)
     tokens, logits = texts()
-    session = ReferenceSession(decoder, Canonical(checkpoint, family, decoder))
+    session = ReferenceSession(decoder, dict(Canonical(checkpoint, family, decoder)))
     for length in FIRST, BORDER, BORDER + 1, LAST:
         found = session.forward(tokens[:1, session.length : length])
         assert found[0] == near(logits(0, length), abs=1e-4)

@@ -205,7 +205,7 @@ def test_each_way_of_running_is_compared_by_itself(golden: Make, kind: type[Sess
     decoder, weights = open_weights(model)
     prompts = make_prompts(model, decoder)
     expected = Expected("original", compute(decoder, weights, prompts), EXACT.kept)
-    found = compare(kind(decoder, weights), prompts, [expected])
+    found = compare(kind(decoder, dict(weights)), prompts, [expected])
     assert {comparison.what for comparison in found if not comparison.passed} == wrong
     assert all(comparison.failures for comparison in found if not comparison.passed)
 

@@ -49,8 +49,8 @@ def test_a_long_prompt_goes_past_the_window_where_it_is_affordable(store: Store)
 
 
 def test_what_stands_past_a_window_is_compared(store: Store, golden: Make) -> None:
-    model = golden("gpt2")
-    decoder, weights = open_weights(model)
+    decoder, read = open_weights(golden("gpt2"))
+    weights = dict(read)
     layers = tuple(replace(attention, window=52) for attention in decoder.layers)
     decoder, wrong = replace(decoder, layers=layers), decoder
     prompts = (Prompts(np.random.default_rng(0).integers(0, 96, (1, 62)), 40),)

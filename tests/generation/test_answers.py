@@ -62,7 +62,7 @@ def tokenizer(folder: Path) -> Tokenizer:
 def open_session(folder: Path, context_length: int | None = None) -> Session:
     checkpoint, family, decoder = open_checkpoint(folder)
     decoder = replace(decoder, context_length=context_length or decoder.context_length)
-    return ReferenceSession(decoder, Canonical(checkpoint, family, decoder))
+    return ReferenceSession(decoder, dict(Canonical(checkpoint, family, decoder)))
 
 
 def greedy(session: Session, prompt: list[int], count: int) -> list[int]:

@@ -60,7 +60,7 @@ def make_rows(
 @cache
 def open_reference(checkpoint: str) -> reference.Session:
     opened, family, decoder = open_checkpoint(TESTS / "golden" / checkpoint)
-    return reference.Session(decoder, Canonical(opened, family, decoder))
+    return reference.Session(decoder, dict(Canonical(opened, family, decoder)))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['checkpoint']} {case['options']}")

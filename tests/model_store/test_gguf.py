@@ -82,7 +82,7 @@ def session_of(path: Path, backend: str, folder: Path, precision: str = "f32") -
     checkpoint, family, decoder = open_gguf(path)
     weights = Canonical(checkpoint, family, decoder)
     if backend == "reference":
-        return ReferenceSession(decoder, weights)
+        return ReferenceSession(decoder, dict(weights))
     held = Kept(weights) if precision == checkpoint.exact else weights
     backends.get(backend).lower(decoder, held, folder, precision=precision)
     return backends.get(backend).load(folder, device=backends.get(backend).devices()[0])

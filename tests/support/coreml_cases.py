@@ -80,7 +80,7 @@ def reference(case: str, precision: str = "f16") -> ReferenceSession:
     """The reference, with weights and constants as they are stored."""
     decoder, weights = open_case(case)
     exactly = Stored(Rounded(weights, PRECISIONS[precision]))
-    return ReferenceSession(rounded_constants(decoder, decoder.context_length), exactly)
+    return ReferenceSession(rounded_constants(decoder, decoder.context_length), dict(exactly))
 
 
 def distance(found: np.ndarray, expected: np.ndarray) -> float:
