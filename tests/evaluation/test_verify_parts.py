@@ -15,6 +15,7 @@ from chatapp.evaluation.verify.prompts import LENGTH, PAST, Prompts, make_prompt
 from chatapp.evaluation.verify.reference import Reference, compute, from_numpy, open_weights
 from chatapp.evaluation.verify.verdict import Expected, Verdict, compare, verify, verify_part
 from model_store import Store
+from support.arrays import near
 from support.golden_models import Faulty, Make
 
 # Prompts
@@ -159,7 +160,7 @@ def test_a_matrix_is_multiplied_in_parts(golden: Make, monkeypatch: pytest.Monke
     prompts = make_prompts(model, decoder)
     whole = compute(decoder, weights, prompts)
     monkeypatch.setattr(reference, "PART", 1000)
-    assert compute(decoder, weights, prompts)[0] == pytest.approx(whole[0], abs=1e-4)
+    assert compute(decoder, weights, prompts)[0] == near(whole[0], abs=1e-4)
 
 
 def test_a_verdict_is_a_verdict_on_one_device(store: Store, golden: Make) -> None:

@@ -12,6 +12,7 @@ from model_store import UnsupportedCheckpoint
 from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import describe, open_checkpoint
+from support.arrays import near
 from support.golden_logits import CASES, GOLDEN
 from support.respelled_checkpoints import Tensors, configure, respelled
 from support.torch_files import tensor, write
@@ -160,7 +161,7 @@ def test_half_precision_gives_nearly_the_same_weights(tmp_path: Path) -> None:
     halves, whole = canonical(folder), canonical(GOLDEN / "qwen3")
     for name in whole:
         values, expected = (np.asarray(each[name].values, np.float32) for each in (halves, whole))
-        assert values == pytest.approx(expected, abs=1e-7)  # half of the smallest number that float16 has
+        assert values == near(expected, abs=1e-7)  # half of the smallest number that float16 has
 
 
 def test_a_copy_of_the_embedding_is_stored_once_and_another_head_is_kept(tmp_path: Path) -> None:
