@@ -38,8 +38,7 @@ from support.checkpoints import (
     VOCABULARY,
     MakeCheckpoint,
     Run,
-    random_llama,
-    write_safetensors,
+    llama_file,
 )
 from support.loopback_hub import LoopbackHub
 
@@ -191,7 +190,7 @@ def checkpoints_in(place: Path, vocabulary: str) -> MakeCheckpoint:
         folder = place / name
         folder.mkdir()
         fields = {**LLAMA, **config}
-        write_safetensors(folder / "model.safetensors", random_llama())
+        (folder / "model.safetensors").write_bytes(llama_file())
         (folder / "config.json").write_text(json.dumps(fields))
         (folder / "tokenizer.json").write_text(vocabulary)
         settings = {"eos_token": "<|endoftext|>"} | ({"chat_template": CHAT_TEMPLATE} if chats else {})

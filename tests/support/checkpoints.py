@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -68,11 +69,20 @@ def write_tokenizer(folder: Path, size: int) -> None:
 
 
 def write_safetensors(path: Path, weights: dict[str, np.ndarray]) -> None:
-    """Write a safetensors file: the header's length, the header, the tensors."""
+    path.write_bytes(safetensors(weights))
+
+
+@cache
+def llama_file() -> bytes:
+    """The safetensors file of the random llama."""
+    return safetensors(random_llama())
+
+
+def safetensors(weights: dict[str, np.ndarray]) -> bytes:
+    """A safetensors file: the header's length, the header, the tensors."""
     header, offset = {}, 0
     for name, weight in weights.items():
         header[name] = {"dtype": "F32", "shape": weight.shape, "data_offsets": (offset, offset + weight.nbytes)}
         offset += weight.nbytes
     text = json.dumps(header).encode()
-    content = b"".join(weight.tobytes() for weight in weights.values())
-    path.write_bytes(len(text).to_bytes(8, "little") + text + content)
+    return b"".join([len(text).to_bytes(8, "little"), text, *(weight.tobytes() for weight in weights.values())])
