@@ -18,7 +18,7 @@ from chatapp.text.printable import printable
 from chatapp.tui.chat.completion_page import CompletionPage
 from chatapp.tui.prompt import Prompt
 from chatapp.tui.widgets.formatted import Formatted
-from chatapp.tui.widgets.prose import Coloured
+from chatapp.tui.widgets.prose import Coloured, Settled
 from support import hostile
 from support.hostile import UNSAFE, check
 
@@ -98,7 +98,7 @@ def widgets_under_test() -> dict[str, Shown]:
     return {
         "answer, growing": Shown(markdown, stream),
         "answer": Shown(markdown, update),
-        "answer, settled": Shown(lambda: Static(), settle),
+        "answer, settled": Shown(Settled, settle),
         "question": Shown(lambda: Static(markup=False), put),
         "notebook": Shown(CompletionPage, write),
         "notebook, pasted": Shown(CompletionPage, paste),
@@ -118,6 +118,9 @@ class Page(App[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False):
             yield self.widget
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return {"muted": "gray"}  # as each of our themes has
 
 
 async def shown(way: Shown, *texts: str) -> str:
