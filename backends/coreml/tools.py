@@ -13,7 +13,6 @@ try:
         warnings.simplefilter("ignore")
         import coremltools
         from coremltools.converters.mil import Builder as mb
-        from coremltools.converters.mil import mil
         from coremltools.converters.mil.mil import Function, types
         from coremltools.converters.mil.mil.passes import pass_pipeline
         from coremltools.converters.mil.mil.program import StateTensorPlaceholder
@@ -31,11 +30,8 @@ Var = Any
 """A value of a graph under construction; coremltools has no types."""
 
 
-class Program(mil.Program):  # type: ignore[misc]  # coremltools has no types
-    """A program that coremltools does not validate after each of its passes, nor write into its log before and after.
-
-    With 24 layers that would be half of the time that a conversion takes.
-    """
+class Program(coremltools.converters.mil.mil.Program):  # type: ignore[misc]  # coremltools has no types
+    """One that coremltools neither validates after each pass nor writes into its log: half the time of a conversion."""
 
     def validate(self, check_essential_scope: bool = False) -> None:
         """Nothing: `check` does it."""

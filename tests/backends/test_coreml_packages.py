@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import backends
 from backends import BackendError, coreml
-from backends.coreml import choice, device, report, trial
+from backends.coreml import choice, device, lowering, report, trial
 from backends.coreml.contract import DATA, specification_of
 from backends.coreml.inputs import Package, Policy
 from backends.coreml.packages import ALL, WEIGHTS, contents, lower, present
@@ -99,6 +100,20 @@ class TestPackages:
         sharing = replace(decoder, layers=(decoder.layers[0], replace(decoder.layers[0], kv_layer=0)))
         with pytest.raises(BackendError, match="its layers share keys and values"):
             coreml.lower(sharing, weights, tmp_path, precision="f16")
+
+    def test_a_program_that_is_not_well_formed_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def program(*parts: Any) -> Any:  # Any: handed on as they are
+            built = lowering_program(*parts)
+            operations = list(built.functions["decode"].operations)
+            operations[40].outputs[0]._child_ops.append(operations[30])  # which does not take it
+            return built
+
+        lowering_program = lowering.program
+        monkeypatch.setattr(lowering, "program", program)
+        with pytest.raises(BackendError, match="coremltools cannot convert .* should be consumed by"):
+            lower(*open_case("gpt2"), tmp_path, precision_name="f16", packages=[SLICE])
 
     def test_the_store_lowers_for_a_mac_on_any_system(self, checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
         store = Store(tmp_path / "store")
