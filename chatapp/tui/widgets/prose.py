@@ -69,8 +69,8 @@ class CodeTheme(SyntaxTheme):
         """The looks of prose, for which Rich has colours of its own: about those of an answer that is new."""
         named = self.app.theme_variables
         looks = {f"h{n}": f"{named[f'markdown-h{n}-text-style']} {named[f'markdown-h{n}-color']}" for n in range(1, 7)}
-        looks |= {"item.number": "$accent", "block_quote": "$muted"}
-        looks |= {"table.header": "not bold $accent", "table.border": "$muted"}
+        looks |= {"item.number": "$accent", "block_quote": "$text-muted"}
+        looks |= {"table.header": "not bold $accent", "table.border": "$text-muted"}
         styles = {f"markdown.{name}": self.style(look, "$background") for name, look in looks.items()}
         return Theme(styles | {"markdown.code": self.style("bold $accent")})
 
