@@ -32,7 +32,6 @@ from chatapp.tui.keys.paste_parser import parse_pastes
 from chatapp.tui.signals import leave_on_signals
 from chatapp.tui.theme import palette
 from chatapp.tui.widgets.guard import GUARD
-from chatapp.tui.widgets.textual_fixes import is_on_removed
 from chatapp.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -165,8 +164,6 @@ class ChatApp(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded and not self.keyboard.passes(event):
-            return
-        if isinstance(event, events.MouseDown) and is_on_removed(event, self.screen):
             return
         await super().on_event(event)
 

@@ -82,13 +82,14 @@ async def test_an_answer_kept_while_all_are_written_is_what_the_page_shows() -> 
         assert not set("AK") & set(driver.text)
 
 
-async def test_a_notification_that_is_pressed_while_it_goes_does_no_harm() -> None:
+async def test_a_mouse_on_a_notification_that_goes_does_no_harm() -> None:
     async with running(ScriptedEngine(can_chat=True)) as driver:
         driver.app.notify("Look.")
         await driver.until(lambda: "Look." in driver.picture, "the notification")
         toast = driver.screen.query_one(Toast)
         x, y = toast.region.offset
         await toast.remove()
-        await driver.app.on_event(events.MouseDown(None, x, y, 0, 0, 1, False, False, False, x, y))
+        for kind in (events.MouseDown, events.MouseMove, events.MouseUp):
+            driver.screen._forward_event(kind(None, x, y, 0, 0, 1, False, False, False, x, y))
         await driver.type("on")
         assert driver.pane.prompt.text == "on"

@@ -1,20 +1,21 @@
-"""What mends Textual: mixins, each of which goes before the class that it is mixed into, a list, and a check."""
+"""What mends Textual: mixins, each of which goes before the class that it is mixed into, and a list."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from textual._compositor import Compositor
 from textual.await_complete import AwaitComplete
 from textual.errors import NoWidget
-from textual.events import Click, MouseDown
+from textual.events import Click
 from textual.strip import Strip
 from textual.widgets import OptionList, TextArea
 
 if TYPE_CHECKING:
     from textual._compositor import ReflowResult
     from textual._widget_navigation import Direction
-    from textual.geometry import Region, Size
+    from textual.geometry import Offset, Region, Size
     from textual.screen import Screen
     from textual.selection import Selection
     from textual.widget import Widget
@@ -37,17 +38,6 @@ class Removable(Widget):
         return super().render_lines(crop)
 
 
-def is_on_removed(press: MouseDown, screen: AnyScreen) -> bool:
-    """Whether the mouse is pressed on a widget that is removed and still painted; Textual would crash over its parent.
-
-    The first of two quick clicks on a notification takes it away.
-    """
-    try:
-        return screen.get_widget_at(*press.screen_offset)[0].parent is None
-    except NoWidget:
-        return False
-
-
 class Choices(OptionList):
     """A list whose pages can be turned in a terminal that has no room for a line of it: Textual would crash."""
 
@@ -57,7 +47,16 @@ class Choices(OptionList):
 
 
 class Selected(AnyScreen):
-    """A screen whose texts may have lost lines since they were selected; Textual would crash over these."""
+    """A screen whose texts may be removed, or lose lines, while they are selected; Textual would crash over these.
+
+    The first of two quick clicks on a notification takes it away, which is painted a little longer.
+    """
+
+    def get_widget_and_offset_at(self, x: int, y: int) -> tuple[Widget | None, Offset | None]:
+        with suppress(NoWidget):
+            if self.get_widget_at(x, y)[0].is_attached:
+                return super().get_widget_and_offset_at(x, y)
+        return None, None
 
     def get_selected_text(self) -> str | None:
         self.selections = {widget: part for widget, part in self.selections.items() if is_there(widget, part)}
