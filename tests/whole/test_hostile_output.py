@@ -119,9 +119,6 @@ class Page(App[None]):
         with VerticalScroll(can_focus=False):
             yield self.widget
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return {"muted": "gray"}  # as each of our themes has
-
 
 async def shown(way: Shown, *texts: str) -> str:
     """The screen with each of the texts, at its beginning and at its end; in time."""
