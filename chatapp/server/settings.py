@@ -60,6 +60,8 @@ class ServerSettings:
             raise UsageError("--host is empty: give an address, such as 127.0.0.1, or leave it out")
         if re.fullmatch(r"[^:]*:\d*", self.host):
             raise UsageError(f"--host {self.host} names a port too: give that with --port")
+        if self.host.startswith("["):
+            raise UsageError(f"--host {self.host} is written as in an address of a page: leave out the brackets")
         if not self.is_local and not self.keys:
             raise UsageError(
                 f"{self.host} can be reached from other machines: give keys with --keys FILE, or listen on 127.0.0.1"

@@ -121,9 +121,13 @@ def test_other_addresses_need_a_key() -> None:
     with pytest.raises(UsageError, match="--keys"):
         ServerSettings(host="0.0.0.0")
     assert ServerSettings(host="0.0.0.0", keys=(KEY,)).keys
-    with pytest.raises(UsageError, match="--host is empty"):
-        ServerSettings(host="", keys=(KEY,))
     assert ServerSettings(host="::1").is_local and ServerSettings(host="localhost").is_local
+
+
+@pytest.mark.parametrize(("host", "why"), [("", "empty"), ("[::1]", "the brackets"), ("localhost:80", "with --port")])
+def test_what_is_no_address_to_listen_on_is_refused(host: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        ServerSettings(host=host, keys=(KEY,))
 
 
 @pytest.mark.parametrize("origin", ["chat.example", f"{PAGE}/", f"{PAGE}/page", "https://Chat.example", "", "null"])
