@@ -123,8 +123,10 @@ def run(given: Namespace) -> int:
 
 
 def check_comparable(
-    prompt: str | None, chosen: Mapping[str, Any], tools: Sequence[str]
-) -> None:  # Any: values of Options
+    prompt: str | None,
+    chosen: Mapping[str, Any],  # values of Options
+    tools: Sequence[str],
+) -> None:
     """Refuse to compare with plain steps what is not one answer, or may become several by tools."""
     if prompt is None or tools or chosen.get("n", 1) > 1 or chosen.get("num_beams", 1) > 1:
         raise OptionError(
