@@ -329,15 +329,15 @@ def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: s
 
 def select(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str, number: int) -> Tensor:
     """Compute what a state answers whose steps, keys and queries are made of its channels: (B, T, channels)."""
-    x, gates = (ops.part(ops.linear(x, weights[layer + "in_proj"]), place, 2) for place in range(2))
-    x = ops.activate(ops.convolve(x, number, weights[layer + "convolution"]), "silu")
+    both = ops.linear(x, weights[layer + "in_proj"])
+    x = ops.activate(ops.convolve(ops.part(both, 0, 2), number, weights[layer + "convolution"]), "silu")
     low, keys, queries = (
         norm_if(weights, ops, ops.linear(x, weights[f"{layer}{role}_proj"]), f"{layer}{role}_norm")
         for role in ("steps_down", "keys", "queries")
     )
     steps = ops.linear(low, weights[layer + "steps_proj"])
     answers = ops.selective_state(x, steps, keys, queries, number, weights[layer + "decay"], weights[layer + "skip"])
-    return ops.multiply(answers, ops.activate(gates, "silu"))
+    return ops.multiply(answers, ops.activate(ops.part(both, 1, 2), "silu"))
 
 
 def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
