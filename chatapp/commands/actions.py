@@ -32,7 +32,8 @@ def parse(line: str) -> Command | None:
     if found := find(name.lower()):
         return found.read(rest)
     names = [name for slash in SLASHES for name in slash.names]
-    raise InputError(f"unknown command {name}; {hint(name, names, '/? lists all; // sends a leading slash')}")
+    more = "@ before a path attaches the file" if "/" in name[1:] else "/? lists all"
+    raise InputError(f"unknown command {name}; {hint(name, names, f'{more}; // sends a leading slash')}")
 
 
 def find(name: str) -> Slash | None:

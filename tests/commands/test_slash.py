@@ -96,7 +96,7 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
         ("/claer", "unknown command /claer; did you mean /clear?"),
         (
             "/usr/bin/env",
-            "unknown command /usr/bin/env; /? lists all; // sends a leading slash",
+            "unknown command /usr/bin/env; @ before a path attaches the file; // sends a leading slash",
         ),
         ("/", "unknown command /; /? lists all; // sends a leading slash"),
         ("/set", "say what to set: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory"),
