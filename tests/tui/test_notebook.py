@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -22,6 +23,27 @@ async def test_tab_takes_the_example_and_the_model_continues_it_in_place() -> No
         assert driver.written_by_model() == FIBONACCI
         assert driver.state == "● done"
         assert driver.figures.usage is not None
+
+
+async def test_what_an_older_text_took_is_not_told_after_what_a_newer_one_takes() -> None:
+    async with running(ScriptedEngine()) as driver:
+        page, began, go = driver.pane.completion_page, Event(), Event()
+
+        def count(text: str) -> int:
+            if text == "old":
+                began.set()
+                go.wait(10)
+            return len(text)
+
+        page.count_tokens = count
+        page.load_text("old")
+        await driver.until(began.is_set)
+        page.load_text("newer")
+        await driver.until(lambda: driver.pane.heading.used == 5)
+        go.set()
+        await driver.app.workers.wait_for_complete()
+        await driver.pilot.pause()
+        assert driver.pane.heading.used == 5
 
 
 async def test_the_edited_text_is_continued_again() -> None:

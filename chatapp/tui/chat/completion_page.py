@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from textual import events, on, work
 from textual.binding import Binding
 from textual.message import Message as Event
+from textual.worker import get_current_worker
 
 from chatapp.text.printable import printable
 from chatapp.tui.chat.reply import BUSY
@@ -161,9 +162,11 @@ class CompletionPage(AuthoredText):
 
     @work(thread=True, exclusive=True, group="count")
     def measure(self) -> None:
-        """Count the tokens of the text."""
-        if count := self.count_tokens:  # another model may be chosen meanwhile
-            self.post_message(self.Counted(count(self.text)))
+        """Count the tokens of the text; a thread that takes long is not to tell an older one's after a newer one's."""
+        worker, count = get_current_worker(), self.count_tokens  # another model may be chosen meanwhile
+        tokens = count(self.text) if count else None
+        if not worker.is_cancelled:
+            self.post_message(self.Counted(tokens))
 
     def on_text_area_changed(self) -> None:
         if not self.growing:
