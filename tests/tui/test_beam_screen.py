@@ -35,9 +35,13 @@ class Gate:
             self.steps.release()
 
 
+STANDS = 11
+"""Calls after which a search waits that may take three steps: of the prompt, of three rows a step, and the next."""
+
+
 @asynccontextmanager
 async def searching(tmp_path: Path, gate: Gate) -> AsyncIterator[Driver]:
-    """A text that three beams go on with, up to eight tokens, its tree open."""
+    """A text that three beams go on with, up to eight tokens, its tree open: it grows no more until it is let."""
     engine: Engine = make_engine(Tokenizer(write_tokenizer(tmp_path / "tokenizer")), gate)[0]
     opened = Opened(engine, "scripted", 1, 0.1)
     app = ChatApp(beginning(lambda progress, warn: opened, history=tmp_path / "history.db"))
@@ -52,6 +56,9 @@ async def searching(tmp_path: Path, gate: Gate) -> AsyncIterator[Driver]:
         await driver.until(lambda: driver.figures.doing == "searching", "the search")
         await driver.press("f10")
         await driver.until(lambda: isinstance(driver.app.screen, BeamScreen), "the tree")
+        screen = tree(driver)
+        await driver.until(lambda: gate.calls == STANDS, "three steps")
+        await driver.until(lambda: screen.beams.seen >= 2 * len(screen.search.beams), "them to be shown")
         yield driver
         gate.let(100)
 
@@ -70,7 +77,6 @@ async def test_it_grows_while_the_arrows_walk_it(tmp_path: Path) -> None:
     gate = Gate()
     async with searching(tmp_path, gate) as driver:
         screen = tree(driver)
-        await driver.until(lambda: screen.beams.marked is not None, "a branch")
         before = len(screen.search.beams)
         await driver.press("home")
         first = path(screen)
@@ -90,7 +96,6 @@ async def test_a_text_is_taken_while_the_search_goes_on(tmp_path: Path) -> None:
     gate = Gate()
     async with searching(tmp_path, gate) as driver:
         screen = tree(driver)
-        await driver.until(lambda: screen.beams.marked is not None, "a branch")
         await driver.press("end")
         wanted = path(screen)
         await driver.press("enter")
