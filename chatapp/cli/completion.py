@@ -9,6 +9,7 @@ import backends
 from chatapp.cli.arguments import Parser
 from chatapp.cli.editor import EDITORS
 from chatapp.cli.main import build_parsers
+from chatapp.cli.service import ACTIONS
 from chatapp.settings import presets, system_prompts
 from chatapp.text.printable import printable
 from chatapp.workspace import Workspace
@@ -206,7 +207,7 @@ WORDS = {
     "complete": [Action([], "words", metavar="MODEL"), Action([], "words", metavar="FILE")],
     "serve": [Action([], "words", metavar="MODEL", nargs="*")],
     "mcp": [Action([], "words", metavar="NAME"), Action([], "words", metavar="COMMAND", nargs="*")],
-    "service": [Action([], "words", choices=("install", "status", "remove"))],
+    "service": [Action([], "words", choices=ACTIONS)],
     "stats": [Action([], "words", choices=("completion",))],
 }
 """The words of the commands that read them by `name_words`, of which the parser knows nothing."""

@@ -4,6 +4,8 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,19 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
+
+
+@contextmanager
+def being_answered() -> Iterator[tuple[ScriptedEngine, LspEditor, "Future[Any]"]]:
+    """A slow model, an editor that has asked, and the answer that it waits for."""
+    engine = ScriptedEngine(text="word " * 400, delay=0.02)
+    with editing(Home(engine)) as editor:
+        editor.begin(initializationOptions={"threshold": 0})
+        editor.until_loaded()
+        editor.open("y")
+        answer = editor.ask_ghost(0, 1)
+        until(lambda: engine.busy)
+        yield engine, editor, answer
 
 
 def test_ghost_text_is_offered_at_the_cursor(editor: LspEditor) -> None:
@@ -126,13 +141,7 @@ def test_the_newest_request_of_a_document_wins_and_no_more_than_one_waits() -> N
 
 
 def test_a_cancelled_request_stops_the_model() -> None:
-    engine = ScriptedEngine(text="word " * 400, delay=0.02)
-    with editing(Home(engine)) as editor:
-        editor.begin(initializationOptions={"threshold": 0})
-        editor.until_loaded()
-        editor.open("y")
-        answer = editor.ask_ghost(0, 1)
-        until(lambda: engine.busy)
+    with being_answered() as (engine, editor, answer):
         editor.tell("$/cancelRequest", {"id": editor.last})
         with pytest.raises(LspError, match="-32800"):
             answer.result(20)
@@ -264,13 +273,7 @@ def test_what_has_no_ending_is_judged_by_the_language_that_the_editor_names(edit
 
 
 def test_a_closed_document_is_waited_for_no_more() -> None:
-    engine = ScriptedEngine(text="word " * 400, delay=0.02)
-    with editing(Home(engine)) as editor:
-        editor.begin(initializationOptions={"threshold": 0})
-        editor.until_loaded()
-        editor.open("y")
-        answer = editor.ask_ghost(0, 1)
-        until(lambda: engine.busy)
+    with being_answered() as (engine, editor, answer):
         editor.tell("textDocument/didClose", {"textDocument": {"uri": URI}})
         assert answer.result(20)["items"] == []
         until(lambda: engine.closed)

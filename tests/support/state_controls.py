@@ -19,6 +19,12 @@ from support.golden_logits import RECURRENT
 MAMBAS = [case for case in RECURRENT if case.startswith(("falcon_h1", "granite", "nemotron_h"))]
 NORMED = [case for case in MAMBAS if case != "falcon_h1-unnormed"]
 DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
+MATRICES: dict[str, Change] = {
+    "queries, keys, values and gates": weights(others, "layers.*.qkvz_proj"),
+    "convolution": weights(others, "layers.*.convolution"),
+    "decay": weights(others, "layers.*.decay"),
+}
+"""What both kinds of states have that are matrices."""
 STATES: dict[str, tuple[str, Change]] = {
     "rotary positions on a part in lfm3": ("lfm3", turned(turning_faster)),
     "two rotations of lfm3": ("lfm3", rotary(500.0)),
@@ -32,10 +38,8 @@ STATES: dict[str, tuple[str, Change]] = {
         f"{what} of {case}": (case, change)
         for case in DELTAS
         for what, change in {
-            "queries, keys, values and gates": weights(others, "layers.*.qkvz_proj"),
+            **MATRICES,
             "rates": weights(others, "layers.*.rates_proj"),
-            "convolution": weights(others, "layers.*.convolution"),
-            "decay": weights(others, "layers.*.decay"),
             "bias of the decay": weights(others, "layers.*.decay_bias"),
             "norm of the answers": weights(others, "layers.*.value_norm"),
             "gates of attention": without("layers.*.attention_gate"),
@@ -47,10 +51,8 @@ STATES: dict[str, tuple[str, Change]] = {
         f"{what} of {case}": (case, change)
         for case in MAMBAS
         for what, change in {
-            "queries, keys, values and gates": weights(others, "layers.*.qkvz_proj"),
+            **MATRICES,
             "steps": weights(others, "layers.*.rates_proj"),
-            "convolution": weights(others, "layers.*.convolution"),
-            "decay": weights(others, "layers.*.decay"),
             "bias of the steps": weights(others, "layers.*.decay_bias"),
             "values as they are": weights(others, "layers.*.skip"),
         }.items()
