@@ -185,7 +185,7 @@ async def test_stopping_gives_an_edit_that_waits_back_as_one() -> None:
         await edit_while_written(driver)
         await driver.press("escape")
         await driver.until(lambda: not driver.pane.reply)
-        assert driver.pane.prompt.text == "one and a half" and "Editing." in driver.picture
+        await driver.until(lambda: driver.pane.prompt.text == "one and a half" and "Editing." in driver.picture)
         await driver.press("escape")
         await driver.until(lambda: driver.pane.prompt.text == "two")
 

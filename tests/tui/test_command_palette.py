@@ -100,7 +100,7 @@ async def test_the_palette_shows_a_row_for_each_command_with_its_key_on_any_term
         assert re.search(r"Rename +give this conversation a title +\^B r", driver.picture)
         await driver.type("xyz")
         await driver.pilot.pause()
-        assert "No command is called so." in driver.picture
+        await driver.until(lambda: "No command is called so." in driver.picture)
         await driver.press("enter", "escape")
         await driver.until(lambda: driver.app.screen is driver.screen)
         await driver.pilot.resize_terminal(30, 8)

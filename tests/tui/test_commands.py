@@ -72,7 +72,7 @@ async def test_the_offer_of_a_chat_model_goes_when_one_answers(tmp_path: Path) -
     async with running(ScriptedEngine()) as driver:
         driver.screen.offer_line.offer = Offer("chat", ("a",), "Want to chat?", "downloads a (1 GB)")
         await driver.pilot.pause()
-        assert "Want to chat?" in driver.picture
+        await driver.until(lambda: "Want to chat?" in driver.picture)
         driver.app.workspace.opens = lambda name: opener(ScriptedEngine(can_chat=True))  # type: ignore[attr-defined]
         await driver.screen.models.use("chatty")
         await driver.until(lambda: "Want to chat?" not in driver.picture)

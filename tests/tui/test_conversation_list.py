@@ -49,7 +49,7 @@ async def test_all_conversations_can_be_reached_however_many_and_the_first_come_
     fill(path, [f"topic {number}" for number in range(10_000)])
     async with running(ScriptedEngine(can_chat=True), history=path, resume=False) as driver:
         sidebar = await listed(driver)
-        assert len(titles(sidebar)) == PAGE and "10,000 conversations" in driver.picture
+        await driver.until(lambda: len(titles(sidebar)) == PAGE and "10,000 conversations" in driver.picture)
         await driver.press("pagedown")
         begun = time.perf_counter()
         while len(titles(sidebar)) == PAGE:
@@ -95,7 +95,7 @@ async def test_the_cursor_is_told_from_the_conversation_that_is_shown_and_says_m
         await driver.until(lambda: driver.pane.dialogue and driver.pane.dialogue.conversation == 2)
         sidebar = await listed(driver)
         await driver.press("down")
-        assert "▸ two" in driver.picture and "3 messages · qwen" in driver.picture
+        await driver.until(lambda: "▸ two" in driver.picture and "3 messages · qwen" in driver.picture)
         assert sidebar.under_cursor == 1 and cursor_colour(sidebar) != sidebar.rich_style.bgcolor
         driver.pane.prompt.focus()
         await driver.pilot.pause()

@@ -30,8 +30,8 @@ async def test_the_reason_stands_below_until_another_model_is_chosen(tmp_path: P
     start.opens = open_by_name
     async with started(start) as driver:
         await driver.until(lambda: driver.state == "✗ no model")
-        await driver.pilot.pause()
-        assert driver.picture.splitlines()[-2].strip() == "broken is damaged: model.safetensors ends too soon"
+        reason = "broken is damaged: model.safetensors ends too soon"
+        await driver.until(lambda: driver.picture.splitlines()[-2].strip() == reason)
         await driver.press("ctrl+s")
         assert driver.toasts[-1] == "broken is damaged: model.safetensors ends too soon"
         await driver.screen.models.use("chatty")
@@ -52,7 +52,7 @@ async def test_a_model_that_cannot_take_over_is_refused_and_the_one_before_stays
         await ask(driver, "why?")
         await driver.screen.models.use(other)
         await driver.until(lambda: driver.state == "● ready")
-        assert reason in driver.toasts[-1] and "chatty stays" in driver.picture
+        await driver.until(lambda: reason in driver.toasts[-1] and "chatty stays" in driver.picture)
         await ask(driver, "and now?")
         assert driver.pane.dialogue and driver.pane.dialogue.setup.model == driver.pane.heading.model == "chatty"
     async with started(start) as driver:

@@ -86,7 +86,7 @@ async def test_page_keys_scroll_the_conversation_while_it_is_written_and_move_in
         assert page.scroll_y < page.max_scroll_y
         while page.scroll_y < page.max_scroll_y:
             await driver.press("pagedown")
-        assert "Number 59." in driver.picture
+        await driver.until(lambda: "Number 59." in driver.picture)
 
         prompt = driver.pane.prompt
         prompt.text = "\n".join(map(str, range(40)))

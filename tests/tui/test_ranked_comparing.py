@@ -124,7 +124,7 @@ async def test_models_can_be_chosen_on_any_screen(size: tuple[int, int]) -> None
             assert seen.height >= min(3, widget.size.height)
         screen.picker.focus()
         await driver.pilot.pause()
-        assert "a-model-with-a-long-name-2" in driver.picture
+        await driver.until(lambda: "a-model-with-a-long-name-2" in driver.picture)
 
 
 async def test_the_cursor_stays_in_sight_when_the_screen_gets_lower() -> None:
@@ -133,4 +133,4 @@ async def test_the_cursor_stays_in_sight_when_the_screen_gets_lower() -> None:
         await driver.press(*["down"] * 8)
         await driver.pilot.resize_terminal(80, 18)
         await driver.pilot.pause()
-        assert "a-model-with-a-long-name-9" in driver.picture
+        await driver.until(lambda: "a-model-with-a-long-name-9" in driver.picture)

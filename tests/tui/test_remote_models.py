@@ -25,7 +25,8 @@ async def test_an_answer_of_a_server_comes_with_figures_and_with_where_text_goes
             await driver.until(lambda: "Text goes to desk.example, unencrypted." in driver.picture)
             await driver.type("Say it.\n")
             await driver.answered()
-            assert "text goes to desk.example, unencrypted · vllm" in driver.picture and "4,096" in driver.picture
+            shown = ("text goes to desk.example, unencrypted · vllm", "4,096")
+            await driver.until(lambda: all(text in driver.picture for text in shown))
             server.answers["/v1/chat/completions"] = [broken]
             await driver.type("Again.\n")
             await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
@@ -41,8 +42,8 @@ async def test_models_of_servers_are_listed_and_nobody_is_asked(home: Path, tmp_
             await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
             remotes.add(driver.screen.workspace.home, Remote("desk", server.url, "openai", ("m",)))
             await driver.press("ctrl+o")
-            await driver.until(lambda: "On servers · 1" in driver.picture)
-            assert "m@desk" in driver.picture and not server.requests
+            await driver.until(lambda: "On servers · 1" in driver.picture and "m@desk" in driver.picture)
+            assert not server.requests
             assert isinstance(driver.app.screen, ModelsScreen)
             listing = driver.app.screen.listing
             place = next(at for at, row in enumerate(listing.rows) if getattr(row, "name", "") == "m@desk")

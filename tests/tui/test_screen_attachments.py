@@ -87,7 +87,7 @@ async def test_the_picker_and_the_prompt_tell_tokens(tree: Path) -> None:
         assert driver.prompt.popup.note == "long.txt · ~1,239 tokens in all"
         assert driver.prompt.known.keys() == {"long.txt"}
         await driver.pilot.pause()
-        assert "long.txt · ~1,239 tokens in all" in driver.picture
+        await driver.until(lambda: "long.txt · ~1,239 tokens in all" in driver.picture)
 
 
 @pytest.mark.parametrize(

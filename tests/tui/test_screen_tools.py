@@ -59,19 +59,21 @@ async def test_a_call_is_asked_about_shown_folded_and_opened() -> None:
         assert "tools: sky" in driver.pane.status.tools
         await driver.type("Weather?\n")
         await asked(driver)
+        await driver.until(lambda: "The model calls weather" in driver.picture)
         picture = driver.picture
         assert "The model calls weather of sky" in picture and "for this conversation" in picture
         assert '"city": "B\\u001b[2Jern"' in picture and "\x1b" not in picture
         await driver.press("o")
         await ended(driver, 4)
         assert [role for role, _ in driver.said] == ["user", "assistant", "tool", "assistant"]
+        await driver.until(lambda: "That is all." in driver.picture)
         picture = driver.picture
         assert "▸ weather {" in picture and "tool_call" not in picture and "That is all." in picture
         assert "sky over" not in picture
         (result,) = driver.pane.query(ToolResult)
         result.focus()
         await driver.press("enter")
-        assert "␛[31msky over" in driver.picture
+        await driver.until(lambda: "␛[31msky over" in driver.picture)
         assert not driver.pane.calls.display
 
 
@@ -94,7 +96,7 @@ async def test_long_arguments_scroll_above_the_choices() -> None:
         assert "o once" in driver.picture and '"city": "Bern"' in driver.picture
         await driver.press("pagedown", "pagedown")
         await driver.until(lambda: '"city": "Bern"' not in driver.picture, "the arguments to scroll")
-        assert "o once" in driver.picture
+        await driver.until(lambda: "o once" in driver.picture)
         await driver.press("escape")
         await driver.until(lambda: not driver.pane.busy, "the end")
 
@@ -112,7 +114,18 @@ async def test_what_somebody_types_meanwhile_allows_nothing_however_late_it_is_h
         await driver.press("escape")
         await driver.until(lambda: not driver.pane.busy, "the end")
         assert [role for role, _ in driver.said] == ["user", "assistant", "tool"]
-        assert "refused" in driver.picture and driver.pane.prompt.has_focus
+        await driver.until(lambda: "refused" in driver.picture and driver.pane.prompt.has_focus)
+
+
+async def test_what_was_said_is_in_each_frame_when_the_question_below_goes() -> None:
+    async with using() as driver:
+        await driver.type("Weather?\n")
+        await asked(driver)
+        frames: list[str] = []
+        driver.screen.screen_layout_refresh_signal.subscribe(driver.pane, lambda screen: frames.append(driver.picture))
+        await driver.press("escape")
+        await driver.until(lambda: "refused" in driver.picture)
+        assert frames and all("Weather?" in frame for frame in frames)
 
 
 async def test_a_refused_call_lets_the_model_go_on_and_an_allowed_one_is_asked_about_no_more() -> None:
@@ -151,7 +164,7 @@ async def test_a_server_that_dies_is_told_and_a_conversation_opened_again_shows_
         await asked(driver)
         await driver.press("o")
         await ended(driver, 4)
-        assert "failed" in driver.picture
+        await driver.until(lambda: "failed" in driver.picture)
     workspace = beginning(ScriptedEngine("No.", can_chat=True), "chatty", history=tmp_path / "history.db")
     async with started(workspace, model="", size=(90, 30)) as driver:
         await driver.until(lambda: len(driver.said) == 4 and driver.pane.opened, "the conversation")

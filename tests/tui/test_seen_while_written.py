@@ -42,7 +42,7 @@ async def test_escape_stops_the_answer_and_then_leaves(tmp_path: Path) -> None:
         await driver.until(lambda: driver.figures.tokens > 2)
         await driver.press("ctrl+t")
         heat = await shown(driver)
-        assert "esc Stop" in driver.picture
+        await driver.until(lambda: "esc Stop" in driver.picture)
         await driver.press("escape")
         await driver.until(lambda: not driver.pane.reply and not heat.growing(), "the reply to end")
         assert driver.app.screen is heat

@@ -16,6 +16,8 @@ from chatapp.tui.chat.reply import BUSY
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.geometry import Size
+    from textual.layout import DockArrangeResult
 
     from chatapp.conversation import Dialogue, Turn
     from chatapp.generation import Delta, Engine, Token
@@ -68,6 +70,11 @@ class ChatPage(VerticalScroll):
         """The messages that are shown."""
         messages = self.messages.children if self.is_mounted else ()
         return [child for child in messages if isinstance(child, Said)]
+
+    def arrange(self, size: Size, optimal: bool = False) -> DockArrangeResult:
+        """Lay the messages out; the end is followed at the height of now: Textual has that of the frame before."""
+        self._container_size = self._container_size.with_height(size.height)
+        return super().arrange(size, optimal)
 
     # The conversation
 
