@@ -28,7 +28,7 @@ from backends import telemetry
 from chatapp.cli import main
 from chatapp.history import History
 from model_store import Store, bandwidth
-from support import stylesheets
+from support import settling, stylesheets
 from support.checkpoints import (
     CHAT_TEMPLATE,
     LLAMA,
@@ -57,6 +57,7 @@ collect_ignore = (
 no_network.refuse()
 telemetry.silence()
 stylesheets.share()
+settling.make_pilots_wait()
 setattr(bandwidth, "measure", cache(bandwidth.measure))  # noqa: B010  # each store would measure the same machine
 gc.set_threshold(100_000)  # fewer looks for garbage among what screens leave: a twelfth of their tests' time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it

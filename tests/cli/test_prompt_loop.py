@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.checkpoints import ENDLESS, MakeCheckpoint
+from support.patience import PATIENCE
 
 if sys.platform == "win32":
     pytest.skip("no pseudo-terminals", allow_module_level=True)
@@ -92,4 +93,4 @@ def test_a_language_server_in_a_terminal_tells_what_it_is_for_and_one_interrupt_
     with closing(Terminal("lsp")) as terminal:
         assert "An editor starts this" in terminal.until("Ctrl+C leaves.")
         terminal.process.send_signal(signal.SIGINT)
-        assert (terminal.process.wait(20), terminal.rest().strip()) == (-signal.SIGINT, "")
+        assert (terminal.process.wait(PATIENCE), terminal.rest().strip()) == (-signal.SIGINT, "")

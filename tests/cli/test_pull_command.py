@@ -21,6 +21,7 @@ from chatapp.cli import login
 from chatapp.text.errors import InputError
 from support.checkpoints import ROOT, MakeCheckpoint, Run, write_tokenizer
 from support.loopback_hub import LoopbackHub
+from support.patience import until
 
 GOLDEN = ROOT / "tests" / "golden"
 HUGE = dict(num_hidden_layers=4_000, num_attention_heads=1024, num_key_value_heads=1024, head_dim=64)
@@ -112,7 +113,7 @@ def test_control_c_leaves_at_once_and_the_next_pull_goes_on(chatapp: Run, tiny: 
     loopback.fault("safetensors", after=1, stall=200_000, delay=30)
     command = [sys.executable, "-m", "chatapp", "pull", "org/tiny"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=ROOT) as process:
-        wait_for(lambda: loopback.sent > 200_000)
+        until(lambda: loopback.sent > 200_000)
         time.sleep(0.3)
         start = time.monotonic()
         process.send_signal(signal.SIGINT)
@@ -121,14 +122,6 @@ def test_control_c_leaves_at_once_and_the_next_pull_goes_on(chatapp: Run, tiny: 
         assert process.stderr and "pull again to go on" in process.stderr.read()
     assert chatapp("pull", "org/tiny").returncode == 0
     assert loopback.asked("safetensors")[-1].range == "bytes=200000-"
-
-
-def wait_for(condition: "object") -> None:
-    assert callable(condition)
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @UNIX

@@ -92,7 +92,7 @@ async def test_new_conversations_on_the_screen_begin_with_them_and_others_stay_a
         async with started(start, setup=setup) as driver:
             await driver.until(lambda: driver.pane.opened and driver.pane.dialogue)
             await driver.type("why?\n")
-            await driver.until(lambda: driver.said and not driver.pane.reply)
+            await driver.until(lambda: driver.said and not driver.writing)
             assert [one.text for one in engine.chats[-1] if one.role == "system"] == ([system] if system else [])
     assert engine.options[-1].temperature == 0.2
     async with started(start, setup=wanted) as driver:

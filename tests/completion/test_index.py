@@ -4,7 +4,6 @@ import os
 import random
 import re
 import subprocess
-import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from chatapp.completion.index import FolderIndex
 from chatapp.completion.matches import LEAST, OCCURRENCES
 from chatapp.completion.segment import Segment
 from chatapp.text.errors import InputError
+from support.patience import PATIENCE, until
 
 
 def make_folder(folder: Path, files: dict[str, str | bytes]) -> Path:
@@ -42,18 +42,9 @@ def running(tmp_path: Path) -> Iterator[FolderIndex]:
     make_folder(tmp_path, {"a.py": "first = 1\n", "b.py": "second = 2\n"})
     found = FolderIndex(tmp_path)
     found.start()
-    assert found.scanned.wait(20)
+    assert found.scanned.wait(PATIENCE)
     yield found
     found.close()
-
-
-def until(condition: object) -> None:
-    """Wait for what the thread does."""
-    assert callable(condition)
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 # What it finds
@@ -221,7 +212,7 @@ def test_a_secret_or_ignored_file_stays_out_when_an_editor_has_it_open(tmp_path:
     make_folder(tmp_path, {".gitignore": "private/\n", "a.py": "x = 1\n"})
     found = FolderIndex(tmp_path)
     found.start()
-    assert found.scanned.wait(20)
+    assert found.scanned.wait(PATIENCE)
     for name in (".env", "private/b.py", "node_modules/c.js", "../outside.py", "server.pem"):
         found.update(tmp_path / name, "hidden_name = 1\n")
     found.update(tmp_path / "new.py", "shown_name = 1\n")
@@ -248,7 +239,7 @@ def test_answers_come_while_it_is_still_being_built(tmp_path: Path, monkeypatch:
     found.start()
     until(lambda: found.occurrences("name_0 = ", None))
     assert not found.scanned.is_set()
-    assert found.scanned.wait(30)
+    assert found.scanned.wait(PATIENCE)
     assert len(found.paths) == 300
     found.close()
 

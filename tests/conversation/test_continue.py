@@ -95,7 +95,7 @@ async def test_one_key_continues_on_the_screen_and_the_mark_says_which() -> None
         driver.pane.opened.engine.go.set()  # type: ignore[union-attr]  # the stand-in
         await driver.until(lambda: "■ stopped — F5 continues" in driver.picture)
         await driver.press("f5")
-        await driver.until(lambda: not driver.pane.reply and driver.said[-1] == ("assistant", WHOLE))
+        await driver.until(lambda: not driver.writing and driver.said[-1] == ("assistant", WHOLE))
         await driver.until(lambda: "F5 continues" not in driver.picture and WHOLE in driver.picture)
         assert len(driver.said) == 2
         await driver.press("f5")
@@ -124,5 +124,5 @@ async def test_what_a_slow_model_still_says_after_a_stop_is_not_said_twice() -> 
         await asyncio.sleep(0.1)
         engine.go.set()  # the token that was being computed comes now
         await pressed
-        await driver.until(lambda: not driver.pane.reply and driver.said[-1] == ("assistant", WHOLE))
+        await driver.until(lambda: not driver.writing and driver.said[-1] == ("assistant", WHOLE))
         await driver.until(lambda: WHOLE in driver.picture)

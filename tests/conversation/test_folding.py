@@ -62,7 +62,7 @@ def test_a_message_made_to_take_long_takes_no_time(line: str) -> None:
 async def test_an_attachment_is_a_line_until_it_is_opened(folder: Path) -> None:
     async with running(ScriptedEngine("Yes.", can_chat=True), size=(80, 30)) as driver:
         await driver.type("explain @src/ please\n")
-        await driver.until(lambda: len(driver.said) == 2 and not driver.pane.reply)
+        await driver.until(lambda: len(driver.said) == 2 and not driver.writing)
         assert "number = 7" in driver.said[0][1], "the model reads all of it"
         await driver.until(lambda: "▸ src/ · 30 files · " in driver.picture and "tokens" in driver.picture)
         assert "explain @src/ please" in driver.picture and "number = 7" not in driver.picture
@@ -85,4 +85,4 @@ async def test_a_conversation_that_is_opened_again_says_its_tokens_too(folder: P
             if not driver.said:
                 await driver.type("see @notes.md\n")
             await driver.until(lambda: "▸ notes.md · 15 lines · " in driver.picture)
-            await driver.until(lambda: len(driver.said) == 2 and not driver.pane.reply)
+            await driver.until(lambda: len(driver.said) == 2 and not driver.writing)

@@ -71,7 +71,7 @@ async def test_output_goes_into_the_message_and_is_folded_in_the_conversation() 
         await driver.press("enter")
         await driver.until(lambda: driver.pane.prompt.text == "[output of seq 50: 50 lines]\n")
         await driver.type("what are these?\n")
-        await driver.until(lambda: len(driver.said) == 2 and not driver.pane.reply)
+        await driver.until(lambda: len(driver.said) == 2 and not driver.writing)
         sent = driver.said[0][1]
         assert sent.startswith("$ seq 50 (exit code 0):\n```\n1\n2\n") and sent.endswith("50\n```\n\nwhat are these?")
         assert [part.label or part.text for part in parts(sent)] == [
@@ -103,5 +103,5 @@ async def test_two_exclamation_marks_send_one() -> None:
     engine = ScriptedEngine("Yes.", can_chat=True)
     async with running(engine) as driver:
         await driver.type("!!important\n")
-        await driver.until(lambda: driver.said and not driver.pane.reply)
+        await driver.until(lambda: driver.said and not driver.writing)
         assert driver.said[0][1] == "!important"

@@ -24,6 +24,7 @@ from chatapp.history import Conversation, History, exports, imported, pages
 from chatapp.remote.opening import open_remote
 from chatapp.settings.tool_servers import ToolServer
 from support.dialogues import heard
+from support.patience import PATIENCE
 from support.recorded_streams import chunk, serve
 from support.remote_server import Recorded
 from support.scripted_engine import ScriptedEngine
@@ -99,7 +100,7 @@ def decide(dialogue: Dialogue, *decisions: Decision) -> tuple[list[Question], bo
                 asked.append(step)
                 step = steps.send(left.pop(0))
             else:
-                step = steps.send(step.result.result(30))
+                step = steps.send(step.result.result(PATIENCE))
     except StopIteration as end:
         assert not left
         return asked, bool(end.value)

@@ -31,6 +31,7 @@ from chatapp.text.errors import InputError
 from chatapp.workspace import Workspace
 from model_store import ModelNotFound, Store, StoredModel
 from support.checkpoints import MakeCheckpoint, Run
+from support.patience import PATIENCE
 from support.served import Served, serving_with
 
 PLACE = PlacementOptions("onnx", "cpu", "f32")
@@ -292,7 +293,7 @@ async def test_a_gateway_is_heard_of_while_it_fetches_a_version_and_tells_once_w
         return hear(*given)
 
     def provide(*_: object) -> StoredModel:
-        assert long.wait(20)
+        assert long.wait(PATIENCE)
         raise OSError("the disk is full")
 
     monkeypatch.setattr("chatapp.deploy.ray.gateway.LOOKING", 0.01)

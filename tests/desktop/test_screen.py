@@ -10,6 +10,7 @@ from textual.app import App
 from websockets.asyncio.client import ClientConnection
 
 from chatapp.desktop.screen import WindowDriver
+from support.patience import PATIENCE
 from support.typist import until
 from support.windows import OpenWindow, drawn, told, window
 
@@ -28,7 +29,7 @@ async def say(client: ClientConnection, **message: object) -> None:
 
 
 async def ended(one: OpenWindow) -> int:
-    return await asyncio.wait_for(asyncio.shield(one.served), 20)
+    return await asyncio.wait_for(asyncio.shield(one.served), PATIENCE)
 
 
 async def test_a_conversation_in_a_window(tmp_path: Path) -> None:

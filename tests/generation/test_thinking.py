@@ -230,7 +230,7 @@ async def test_thinking_is_folded_live_opened_on_demand_and_not_copied() -> None
         await driver.until(lambda: re.search(r"thinking for [\d.]+ m?s, \d tokens ▸", driver.picture))
         assert "They greet me" not in driver.picture and driver.state == "● thinking"
         engine.go.set()
-        await driver.until(lambda: not driver.pane.reply and "Good day to you" in driver.picture)
+        await driver.until(lambda: not driver.writing and "Good day to you" in driver.picture)
         await driver.until(lambda: re.search(r"thought for [\d.]+ m?s, \d+ tokens ▸", driver.picture))
         assert "<think>" not in driver.picture
         driver.pane.query(Answer).last().focus()
@@ -250,7 +250,7 @@ async def test_thinking_that_is_cut_off_stays_folded_and_goes_on(begin: Begin) -
         engine.go.set()
         await driver.until(lambda: "F5 continues" in driver.picture and "thought for" in driver.picture)
         await driver.press("f5")
-        await driver.until(lambda: not driver.pane.reply and driver.said[-1] == ("assistant", REPLY))
+        await driver.until(lambda: not driver.writing and driver.said[-1] == ("assistant", REPLY))
         await driver.until(lambda: "Good day to you" in driver.picture)
 
 
@@ -267,5 +267,5 @@ async def test_columns_of_several_answers_show_no_thinking() -> None:
     async with running(ScriptedEngine(REPLY, can_chat=True), size=(120, 30)) as driver:
         await driver.type("hello")
         await driver.pane.several(2)
-        await driver.until(lambda: not driver.pane.reply and driver.picture.count("Good day to you") == 2)
+        await driver.until(lambda: not driver.writing and driver.picture.count("Good day to you") == 2)
         assert "greet" not in driver.picture and "think>" not in driver.picture

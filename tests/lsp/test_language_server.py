@@ -2,8 +2,7 @@
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from chatapp.completion.acceptance import BLOCK
 from chatapp.workspace import Opened
 from support.checkpoints import MakeCheckpoint, Run
 from support.lsp_editor import GHOST, POPUP, URI, LspEditor, LspError, editing
+from support.patience import PATIENCE, until
 from support.scripted_engine import ScriptedEngine
 from support.stand_in_home import CUT, HALF, LINE, REST, Home, texts
 
@@ -25,14 +25,6 @@ def editor() -> Iterator[LspEditor]:
     with editing(Home(ScriptedEngine(text=""))) as editor:
         editor.begin()
         yield editor
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for something that nobody tells."""
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 @contextmanager
@@ -132,11 +124,11 @@ def test_the_newest_request_of_a_document_wins_and_no_more_than_one_waits() -> N
             editor.type(letter, 0, place)
             answers.append(editor.ask_ghost(0, place + 1))
         for answer in answers[1:-1]:
-            assert answer.result(20)["items"] == [], "answered before the model goes on"
+            assert answer.result(PATIENCE)["items"] == [], "answered before the model goes on"
         engine.pause_after = None
         engine.go.set()
-        assert answers[0].result(20)["items"] == []
-        assert texts(answers[-1].result(20)["items"]) == ["(1, 2, 3)"]
+        assert answers[0].result(PATIENCE)["items"] == []
+        assert texts(answers[-1].result(PATIENCE)["items"]) == ["(1, 2, 3)"]
         assert len(engine.asked) == 2
 
 
@@ -144,7 +136,7 @@ def test_a_cancelled_request_stops_the_model() -> None:
     with being_answered() as (engine, editor, answer):
         editor.tell("$/cancelRequest", {"id": editor.last})
         with pytest.raises(LspError, match="-32800"):
-            answer.result(20)
+            answer.result(PATIENCE)
         until(lambda: engine.closed)
         assert engine.last_usage and engine.last_usage.completion_tokens < 100
 
@@ -160,7 +152,7 @@ def test_the_first_answer_comes_while_the_model_is_loading() -> None:
 
     class Slow(Home):
         def open_model(self, *given: Any, **options: Any) -> Opened:
-            assert over.wait(20)
+            assert over.wait(PATIENCE)
             return super().open_model(*given, **options)
 
     with editing(Slow(ScriptedEngine())) as editor:
@@ -175,7 +167,7 @@ def test_the_progress_of_loading_is_told() -> None:
 
     class Slow(Home):
         def open_model(self, *given: Any, **options: Any) -> Opened:
-            assert begun.wait(20)
+            assert begun.wait(PATIENCE)
             return super().open_model(*given, **options)
 
     with editing(Slow(ScriptedEngine())) as editor:
@@ -275,7 +267,7 @@ def test_what_has_no_ending_is_judged_by_the_language_that_the_editor_names(edit
 def test_a_closed_document_is_waited_for_no_more() -> None:
     with being_answered() as (engine, editor, answer):
         editor.tell("textDocument/didClose", {"textDocument": {"uri": URI}})
-        assert answer.result(20)["items"] == []
+        assert answer.result(PATIENCE)["items"] == []
         until(lambda: engine.closed)
 
 
@@ -283,22 +275,22 @@ def test_a_request_before_the_editor_has_begun_is_refused() -> None:
     with editing(Home(ScriptedEngine())) as editor:
         editor.open(HALF)
         with pytest.raises(LspError, match="-32002"):
-            editor.ask_ghost(1, CUT).result(20)
+            editor.ask_ghost(1, CUT).result(PATIENCE)
         editor.begin()
 
 
 def test_a_request_after_shutdown_is_refused(editor: LspEditor, monkeypatch: pytest.MonkeyPatch) -> None:
-    editor.ask("shutdown").result(20)
+    editor.ask("shutdown").result(PATIENCE)
     with pytest.raises(LspError, match="-32600"):
-        editor.ask_ghost(0, 1).result(20)
+        editor.ask_ghost(0, 1).result(PATIENCE)
     monkeypatch.setattr(editor, "leave", lambda: editor.tell("exit"))
 
 
 def test_a_message_that_is_none_is_refused_and_the_next_one_is_answered(editor: LspEditor) -> None:
     with pytest.raises(LspError, match="-32602"):
-        editor.ask("textDocument/inlineCompletion", {"textDocument": 5}).result(20)
+        editor.ask("textDocument/inlineCompletion", {"textDocument": 5}).result(PATIENCE)
     with pytest.raises(LspError, match="-32601"):
-        editor.ask("textDocument/nonsense", {}).result(20)
+        editor.ask("textDocument/nonsense", {}).result(PATIENCE)
     editor.open(HALF)
     assert texts(editor.ghost(1, CUT)) == [REST]
     assert "secret" not in json.dumps(editor.told)
@@ -315,7 +307,7 @@ def write_project(folder: Path) -> Path:
 
 def until_read(editor: LspEditor) -> None:
     with editor.news:
-        assert editor.news.wait_for(lambda: any("files of" in str(message) for message in editor.told), 20)
+        assert editor.news.wait_for(lambda: any("files of" in str(message) for message in editor.told), PATIENCE)
 
 
 def test_what_other_files_of_the_folder_say_is_offered(tmp_path: Path) -> None:
@@ -372,7 +364,7 @@ def test_what_was_shown_and_taken_is_kept_without_a_word_of_it(home: Path, way: 
         (item,) = editor.ghost(1, CUT)
         if way == "editor":
             command = item["command"]
-            editor.ask("workspace/executeCommand", {k: command[k] for k in ("command", "arguments")}).result(20)
+            editor.ask("workspace/executeCommand", {k: command[k] for k in ("command", "arguments")}).result(PATIENCE)
         editor.type(REST, 1, CUT)
         editor.ghost(1, CUT)
     kept = (home / "completions.jsonl").read_text()

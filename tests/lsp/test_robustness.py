@@ -14,6 +14,7 @@ import pytest
 
 from support.checkpoints import ROOT, MakeCheckpoint
 from support.lsp_editor import LspEditor, LspError, editing
+from support.patience import PATIENCE
 from support.scripted_engine import ScriptedEngine
 from support.stand_in_home import CUT, HALF, LINE, REST, Home, texts
 
@@ -37,14 +38,14 @@ def test_a_session_of_a_real_editor_leaves_the_text_that_it_had(session: Path) -
                 answer = editor.ask(method, message.get("params"))
                 answers[message["id"]] = editor.last, answer
                 if method == "initialize":
-                    answer.result(20)
+                    answer.result(PATIENCE)
             else:
                 editor.tell(method, message.get("params"))
         with pytest.raises(LspError):
-            editor.ask("that everything before was read").result(20)
+            editor.ask("that everything before was read").result(PATIENCE)
         for _, answer in answers.values():
             try:
-                answer.result(20)
+                answer.result(PATIENCE)
             except LspError as error:
                 assert "-32800" in str(error), "it was cancelled"
         assert editor.server
@@ -100,8 +101,8 @@ def started(*, parent: int | None = None) -> Iterator[tuple[LspEditor, "subproce
     ) as process:
         editor = LspEditor(cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout))
         yield editor, process
-        process.wait(20)
-        editor.reader.join(20)
+        process.wait(PATIENCE)
+        editor.reader.join(PATIENCE)
 
 
 def test_a_server_that_was_killed_is_started_anew_and_ends_with_its_editor(checkpoint: MakeCheckpoint) -> None:
@@ -116,9 +117,9 @@ def test_a_server_that_was_killed_is_started_anew_and_ends_with_its_editor(check
         editor.open(HALF + "  # secret")
         assert texts(editor.ghost(1, CUT)) == []
         with pytest.raises(LspError):
-            editor.ask("textDocument/inlineCompletion", {"textDocument": "secret"}).result(20)
+            editor.ask("textDocument/inlineCompletion", {"textDocument": "secret"}).result(PATIENCE)
         another.kill()
-        assert process.wait(20) == 1
+        assert process.wait(PATIENCE) == 1
         assert process.stderr and b"secret" not in process.stderr.read()
 
 
@@ -126,18 +127,18 @@ def test_a_server_ends_at_once_by_ctrl_c() -> None:
     with started() as (editor, process):
         editor.begin(initializationOptions={"enabled": False})
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == -signal.SIGINT
+        assert process.wait(PATIENCE) == -signal.SIGINT
 
 
 def test_a_server_ends_with_0_after_a_goodbye_and_with_1_without() -> None:
     with started() as (editor, process):
         editor.begin(initializationOptions={"enabled": False})
         editor.leave()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     with started() as (editor, process):
         editor.begin(initializationOptions={"enabled": False})
         editor.output.close()
-        assert process.wait(20) == 1
+        assert process.wait(PATIENCE) == 1
 
 
 def test_nothing_but_the_protocol_reaches_standard_output() -> None:

@@ -13,6 +13,7 @@ from chatapp.models.jobs import Job, Jobs, read_waiting
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
 from support.loopback_hub import LoopbackHub
+from support.patience import PATIENCE
 
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 
@@ -30,7 +31,7 @@ class Witness:
         self.changed.set()
 
     def until(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < end, self.told[-3:]
             self.changed.wait(0.05)

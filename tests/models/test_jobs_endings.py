@@ -3,13 +3,12 @@
 import json
 import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from chatapp.models.jobs import Job, Jobs
+from support.patience import until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 
@@ -19,13 +18,6 @@ def jobs(tmp_path: Path, code: str, told: list[Job]) -> Jobs:
     script = tmp_path / "process.py"
     script.write_text(f"import os, pathlib, sys, time\nhere = pathlib.Path(__file__).parent\n{code}\n")
     return Jobs(told.append, path=tmp_path / "queue.json", command=(sys.executable, str(script)))
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 100
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def alive(pid: int) -> bool:

@@ -1,11 +1,11 @@
 """Checks and timings in the background tell how far they are, as pulls do."""
 
-import time
 from pathlib import Path
 
 from chatapp.models.jobs import Job, Jobs, Kind
 from model_store import Store
 from support.checkpoints import MakeCheckpoint, Run
+from support.patience import until
 
 
 def test_checks_and_timings_tell_a_share_that_grows(checkpoint: MakeCheckpoint, home: Path) -> None:
@@ -15,10 +15,8 @@ def test_checks_and_timings_tell_a_share_that_grows(checkpoint: MakeCheckpoint, 
     kinds: tuple[tuple[Kind, str], ...] = (("verify", "comparing"), ("bench", "timing"))
     for kind, phase in kinds:
         number = jobs.add(kind, model).number
-        end = time.monotonic() + 120
-        while not (last := next(job for job in reversed(told) if job.number == number)).ended:
-            assert time.monotonic() < end, last
-            time.sleep(0.02)
+        until(lambda: jobs.jobs[number].ended)  # noqa: B023
+        last = next(job for job in reversed(told) if job.number == number)
         assert last.state == "done" and last.facts, last.result
         shares = [job.share for job in told if job.number == number and job.phase == phase and job.share is not None]
         assert len(set(shares)) > 2 and shares == sorted(shares), shares

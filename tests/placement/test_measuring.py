@@ -1,7 +1,5 @@
 """chatapp.placement.measuring: what nobody has tried of a model's backends is measured while nobody waits."""
 
-import time
-
 import pytest
 
 from chatapp.placement import measuring, record
@@ -10,6 +8,7 @@ from chatapp.placement.opening import open_engine
 from chatapp.placement.selection import PlacementOptions
 from model_store import Store, bandwidth, fit
 from support.checkpoints import HERE, MakeCheckpoint
+from support.patience import PATIENCE, until
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def test_all_ways_are_measured_once_it_is_quiet_and_the_best_is_told(store: Stor
     open_engine(store, name, PlacementOptions())
     thread = Measuring(store, name, PlacementOptions(), after=0.0, on_end=lambda best: told.extend(map(str, best)))
     thread.start()
-    thread.join(120)
+    thread.join(PATIENCE)
     assert len(told) == len(HERE)
     model = store.get(name)
     assert measuring.list_unmeasured(store, model, PlacementOptions()) == []
@@ -33,11 +32,9 @@ def test_all_ways_are_measured_once_it_is_quiet_and_the_best_is_told(store: Stor
 def test_whoever_waits_ends_it_at_once_and_no_process_is_left(store: Store, name: str) -> None:
     thread = Measuring(store, name, PlacementOptions(), after=0.0)
     thread.start()
-    end = time.monotonic() + 60
-    while not list(store.folder(name).glob("*")) and time.monotonic() < end:  # the process has begun to lower
-        time.sleep(0.01)
+    until(lambda: list(store.folder(name).glob("*")), "the process to begin to lower")
     thread.stopping.set()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     assert measuring.list_unmeasured(store, store.get(name), PlacementOptions())
 
@@ -47,7 +44,7 @@ def test_nothing_begins_before_it_is_quiet_or_where_the_user_has_chosen(store: S
         pass
     chosen = Measuring(store, name, PlacementOptions("onnx"), after=0.0)
     chosen.start()
-    chosen.join(30)
+    chosen.join(PATIENCE)
     assert not (store.folder(name) / record.RECORD).exists()
 
 
@@ -57,7 +54,7 @@ def test_what_does_not_fit_into_the_memory_a_second_time_is_not_measured(
     monkeypatch.setattr(fit, "memory", lambda: 400_000_000)
     thread = Measuring(store, name, PlacementOptions(), after=0.0)
     thread.start()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not (store.folder(name) / record.RECORD).exists()
 
 

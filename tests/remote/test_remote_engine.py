@@ -19,6 +19,7 @@ from chatapp.remote import connection
 from chatapp.remote.engine import RemoteEngine
 from chatapp.remote.errors import RemoteError
 from chatapp.remote.opening import open_remote
+from support.patience import PATIENCE
 from support.recorded_streams import PIECES, SERVERS, TEXT, chunk, serve, usage
 from support.remote_server import Recorded, RemoteServer, split_everywhere
 
@@ -429,7 +430,7 @@ def test_a_reader_that_leaves_hangs_up_even_while_nothing_comes(home: Path) -> N
                 said += delta.text
                 if said == TEXT and not delta.tokens:
                     break  # it waits, and the reader is asked whether it still wants to
-        assert server.left.wait(30)
+        assert server.left.wait(PATIENCE)
     assert engine.last_usage and engine.last_usage.completion_tokens == len(PIECES)
 
 

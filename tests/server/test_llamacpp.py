@@ -18,6 +18,7 @@ from chatapp.generation.engine import Engine
 from chatapp.workspace import Workspace
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
+from support.patience import PATIENCE
 from support.scripted_engine import ScriptedEngine
 from support.served import Served, serving
 from support.stand_in_home import HALF, REST, Home
@@ -141,16 +142,16 @@ def test_others_are_answered_while_a_long_text_is_cut_and_joined(
 
     def wait(*given: object) -> str:
         begun.set()
-        assert go.wait(30)
+        assert go.wait(PATIENCE)
         return ""
 
     monkeypatch.setattr(engine, "text_of", wait)
     body = {"content": "a", "with_pieces": True} if path == "/tokenize" else {"tokens": [5]}
     asking = threading.Thread(target=real.post, args=(path,), kwargs=body)
     asking.start()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     try:
-        assert httpx2.get(f"http://127.0.0.1:{real.port}/health", timeout=10, trust_env=False).status_code == 200
+        assert httpx2.get(f"http://127.0.0.1:{real.port}/health", timeout=PATIENCE, trust_env=False).status_code == 200
     finally:
         go.set()
         asking.join()

@@ -13,7 +13,7 @@ import pytest
 
 from chatapp.settings.running import read
 from support.checkpoints import Run
-from support.served import until
+from support.patience import until
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there it ends with Ctrl+Break")

@@ -23,8 +23,9 @@ from chatapp.text.errors import UsageError
 from chatapp.workspace import Opened, Workspace
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
+from support.patience import PATIENCE, until
 from support.scripted_engine import ScriptedEngine
-from support.served import Served, running, serving, until
+from support.served import Served, running, serving
 from support.stand_in_home import Home
 
 CHAT = "/v1/chat/completions"
@@ -199,7 +200,7 @@ def test_an_open_model_answers_while_another_is_opened(tmp_path: Path, checkpoin
     class Slow(Home):
         def open_model(self, name: str, *given: Any, **more: Any) -> Opened:  # Any: passed on
             if name == "tiny":
-                go.wait(30)
+                go.wait(PATIENCE)
             return super().open_model(name, *given, **more)
 
     home = Slow(ScriptedEngine(text="One two three.", can_chat=True))

@@ -10,13 +10,13 @@ from typing import Any, BinaryIO, cast
 
 from chatapp.lsp.server import Server, serve
 from chatapp.workspace import Workspace
+from support.patience import PATIENCE
 
 URI = "file:///project/code.py"
 GHOST: dict[str, Any] = {"window": {"workDoneProgress": True}, "textDocument": {"inlineCompletion": {}}}
 """The capabilities of an editor with ghost text."""
 POPUP: dict[str, Any] = {"textDocument": {"completion": {}}}
 """Those of one without."""
-PATIENCE = 20.0
 
 
 class LspError(Exception):

@@ -16,7 +16,7 @@ from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Catalogue
 from model_store import Store
 from support.themed_app import ThemedApp
-from support.typist import Typist, until
+from support.typist import Typist
 
 GB = 1_000_000_000
 THIS = Machine(16 * GB, 200 * GB, 20.0 * GB, backends=1, versions={})
@@ -61,7 +61,7 @@ class Driver(Typist):
 
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
         try:
-            await until(condition, what, seconds=60)
+            await super().until(condition, what)
         except AssertionError as error:
             error.add_note(f"{self.lines}\n{self.page}")
             raise

@@ -56,24 +56,30 @@ async def first(driver: Driver) -> None:
     await driver.until(lambda: driver.pane.heading.about)
 
 
+async def begun(driver: Driver) -> None:
+    await driver.press("tab")
+    await driver.until(lambda: driver.pane.heading.used, "the text to be measured")
+    await driver.press("ctrl+j")
+
+
 async def streaming(driver: Driver) -> None:
-    await driver.press("tab", "ctrl+j")
+    await begun(driver)
     await driver.wrote(40)
 
 
 async def stopped(driver: Driver) -> None:
     await streaming(driver)
     await driver.press("escape")
-    await driver.until(lambda: not driver.pane.reply)
+    await driver.until(lambda: not driver.writing)
 
 
 async def finished(driver: Driver) -> None:
-    await driver.press("tab", "ctrl+j")
+    await begun(driver)
     await driver.answered()
 
 
 async def refused(driver: Driver) -> None:
-    await driver.press("tab", "ctrl+j")
+    await begun(driver)
     await driver.until(lambda: "too long by" in driver.picture)
 
 
@@ -88,13 +94,13 @@ async def offered(driver: Driver) -> None:
 
 async def asked(driver: Driver, text: str = QUESTION, answers: int = 1) -> None:
     await driver.type(f"{text}\n")
-    await driver.until(lambda: len(driver.said) >= 2 * answers and not driver.pane.reply)
+    await driver.until(lambda: len(driver.said) >= 2 * answers and not driver.writing)
 
 
 async def versions(driver: Driver) -> None:
     await asked(driver)
     await driver.press("ctrl+r")
-    await driver.until(lambda: "‹ 2 / 2 ›" in driver.picture and not driver.pane.reply)
+    await driver.until(lambda: "‹ 2 / 2 ›" in driver.picture and not driver.writing)
     driver.pane.query(Answer).last().focus()
 
 

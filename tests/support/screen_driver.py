@@ -44,7 +44,7 @@ class Driver(Typist):
 
     async def answered(self, times: int = 1) -> None:
         """Until so many replies have ended since the app began."""
-        await self.until(lambda: self.figures.tokens and not self.pane.reply, "the reply to end")
+        await self.until(lambda: self.figures.tokens and not self.writing, "the reply to end")
 
     async def wrote(self, tokens: int) -> None:
         await self.until(
@@ -59,6 +59,11 @@ class Driver(Typist):
     @property
     def state(self) -> str:
         return self.pane.status.state
+
+    @property
+    def writing(self) -> bool:
+        """Whether a reply is being written, or how it ended is still to be told."""
+        return bool(self.pane.reply) or self.state.startswith(("● reading", "● writing", "● summing up"))
 
     @property
     def said(self) -> list[tuple[str, str]]:
@@ -144,7 +149,7 @@ async def ask(driver: Driver, *texts: str) -> None:
     for text in texts:
         before = len(driver.said)
         await driver.type(f"{text}\n")
-        await driver.until(lambda: len(driver.said) == before + 2 and not driver.pane.reply, f"an answer to {text}")  # noqa: B023
+        await driver.until(lambda: len(driver.said) == before + 2 and not driver.writing, f"an answer to {text}")  # noqa: B023
 
 
 @asynccontextmanager

@@ -29,6 +29,7 @@ from chatapp.generation.decoding.preview import Distribution
 from chatapp.generation.delta import percentile
 from chatapp.generation.text.thinking import Channels, Think
 from chatapp.workspace import Opened
+from support.patience import PATIENCE
 
 FIBONACCI = '''
     """Return the n-th Fibonacci number."""
@@ -235,7 +236,7 @@ class ScriptedEngine:
         wanted = [min(len(row), limit) for row in rows]
         for i in range(max(wanted)):
             if i == self.pause_after:
-                self.go.wait(30)
+                self.go.wait(PATIENCE)
             if i == self.fail_after:
                 raise RuntimeError("the runtime broke")
             time.sleep(self.delay)

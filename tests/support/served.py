@@ -4,8 +4,7 @@ import asyncio
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,18 +19,8 @@ from chatapp.server.service import Service
 from chatapp.server.settings import ServerSettings
 from chatapp.server.start import Server, make_server
 from chatapp.workspace import Workspace
+from support.patience import PATIENCE
 from support.stand_in_home import Home
-
-PATIENCE = 100.0
-"""Seconds for which anything is waited for: a busy machine may take a while."""
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for what comes after an answer."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 @dataclass

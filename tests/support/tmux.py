@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import pytest
 
+from support.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 DRIVER = ROOT / "tests" / "support" / "screen_driver.py"
 """The program of a screen with a scripted engine."""
-PATIENCE = 100.0
-"""Seconds for which a text is waited for: a machine may be busy."""
 
 
 class Terminal:

@@ -8,13 +8,17 @@ from typing import Any
 from textual import events
 from textual.pilot import Pilot
 
+from support.patience import PATIENCE
+from support.settling import settle
 
-async def until(condition: Callable[[], object], what: str = "", *, seconds: float = 100) -> None:
-    """Wait for what will be."""
-    end = time.monotonic() + seconds
+
+async def until(condition: Callable[[], object], what: str = "") -> None:
+    """Wait for what will be, and for what comes with it."""
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, f"waited in vain: {what or condition}"
         await asyncio.sleep(0.01)
+    await settle()
 
 
 class Typist:

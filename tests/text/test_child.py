@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from chatapp.text.child import Child, Watch, describe_ending, is_running, parse
+from support.patience import PATIENCE, until
 
 
 def python(code: str) -> Sequence[str]:
@@ -43,6 +44,7 @@ def test_it_ends_with_a_parent_that_was_killed() -> None:
     )
     parent = f"""
 from chatapp.text.child import Child
+
 with Child((sys.executable, "-c", "{wait}; time.sleep(60)"), "a request") as child:
     for line in child.lines():
         print(line, end="", flush=True)
@@ -51,10 +53,7 @@ with Child((sys.executable, "-c", "{wait}; time.sleep(60)"), "a request") as chi
         child = int(next(middle.lines()))
         assert runs(child)
         middle.process.kill()
-        deadline = time.monotonic() + 20
-        while runs(child) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert not runs(child)
+        until(lambda: not runs(child))
 
 
 def runs(process: int) -> bool:
@@ -72,7 +71,7 @@ def test_a_signal_is_called_by_its_name_and_an_interrupt_can_be_heeded() -> None
         assert next(child.lines()) == "ready\n"
         assert os.getpgid(child.process.pid) != os.getpgrp()
         child.interrupt()
-        child.wait(20)
+        child.wait(PATIENCE)
         assert child.process.wait() == 4
     with Child(python("time.sleep(60)")) as child:
         child.process.send_signal(signal.SIGTERM)

@@ -86,7 +86,7 @@ def tmux(tmp_path: Path) -> Iterator[dict[str, str]]:
     if not shutil.which("tmux"):
         pytest.skip("tmux is not here")
     command = ["tmux", "-L", socket, "-f", "/dev/null"]
-    subprocess.run([*command, "new-session", "-d", f"echo $TMUX >{tmp_path}/found; sleep 30"], check=True)
+    subprocess.run([*command, "new-session", "-d", f"echo $TMUX >{tmp_path}/found; sleep 600"], check=True)
     while not (tmp_path / "found").exists() or not (tmp_path / "found").read_text().strip():
         time.sleep(0.02)
     yield {"TMUX": (tmp_path / "found").read_text().strip(), "PATH": os.environ["PATH"], **REMOTE}

@@ -13,6 +13,7 @@ from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.tui.app import ChatApp
 from chatapp.tui.insight.beams import BeamScreen
 from chatapp.workspace import Opened
+from support.patience import PATIENCE
 from support.screen_driver import Driver, beginning, running
 from support.scripted_session import hashed, make_engine, write_tokenizer
 
@@ -27,7 +28,7 @@ class Gate:
     def __call__(self, tokens: Sequence[int], logits: np.ndarray) -> None:
         self.calls += 1
         if self.calls % 3 == 2:  # the first of three rows; the prompt is one row
-            assert self.steps.acquire(timeout=30)
+            assert self.steps.acquire(timeout=PATIENCE)
         hashed(tokens, logits)
 
     def let(self, steps: int) -> None:
@@ -100,7 +101,7 @@ async def test_a_text_is_taken_while_the_search_goes_on(tmp_path: Path) -> None:
         wanted = path(screen)
         await driver.press("enter")
         gate.let(1)
-        await driver.until(lambda: not driver.pane.reply, "the search to end")
+        await driver.until(lambda: not driver.writing, "the search to end")
         await driver.until(lambda: driver.text == "def add(" + wanted, f"{wanted!r} in the text")
         assert driver.said == [("user", "def add("), ("assistant", wanted)]
         assert "stopped" in driver.state
@@ -114,7 +115,7 @@ async def test_escape_on_the_page_keeps_the_best_text(tmp_path: Path) -> None:
         assert driver.app.screen is driver.screen
         await driver.press("escape")
         gate.let(1)
-        await driver.until(lambda: len(driver.said) == 2 and not driver.pane.reply, "the search to end")
+        await driver.until(lambda: len(driver.said) == 2 and not driver.writing, "the search to end")
         best = "".join(one.text for one in screen.search.rank()[0].path)
         await driver.until(lambda: driver.text == "def add(" + best, f"{best!r} in the text")
 
@@ -124,7 +125,7 @@ async def test_after_the_search_another_text_of_it_is_another_version(tmp_path: 
     async with searching(tmp_path, gate) as driver:
         screen = tree(driver)
         gate.let(100)
-        await driver.until(lambda: not driver.pane.reply, "the search to end")
+        await driver.until(lambda: not driver.writing, "the search to end")
         await driver.until(lambda: "ended" in str(screen.heading.render()), "that to be told")
         answer = driver.said[-1][1]
         await driver.press("home")
@@ -138,7 +139,7 @@ async def test_after_the_search_another_text_of_it_is_another_version(tmp_path: 
         await driver.press("enter")
         await driver.until(lambda: driver.app.screen is driver.screen, "the page")
         await driver.answered()
-        await driver.until(lambda: driver.said[-1][1] != answer and not driver.pane.reply, "another version")
+        await driver.until(lambda: driver.said[-1][1] != answer and not driver.writing, "another version")
         assert driver.said[-1][1].startswith(begun)
 
 
@@ -149,7 +150,7 @@ async def test_deep_trees_are_drawn_in_what_room_there_is(tmp_path: Path, width:
         await driver.pilot.resize_terminal(width, 24)
         screen = tree(driver)
         gate.let(100)
-        await driver.until(lambda: not driver.pane.reply, "the search to end")
+        await driver.until(lambda: not driver.writing, "the search to end")
         await driver.until(lambda: "ended" in str(screen.heading.render()), "that to be told")
         for y in range(len(screen.beams.rows)):
             strip = screen.beams.render_line(y)

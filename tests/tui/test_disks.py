@@ -32,7 +32,7 @@ async def ask(driver: Driver, *texts: str) -> None:
     for text in texts:
         before = len(driver.said)
         await driver.type(f"{text}\n")
-        await driver.until(lambda: len(driver.said) == before + 2 and not driver.pane.reply, text)  # noqa: B023
+        await driver.until(lambda: len(driver.said) == before + 2 and not driver.writing, text)  # noqa: B023
 
 
 def kept(path: Path) -> list[list[str]]:

@@ -13,6 +13,7 @@ from chatapp.generation.decoding.preview import Preview
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.tui.sampling.fields import FIELDS, LABEL
 from chatapp.tui.sampling.preview import Look
+from support.patience import PATIENCE
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 
@@ -76,7 +77,7 @@ async def test_the_preview_is_of_what_was_written_meanwhile() -> None:
 
     def look(options: Options) -> Preview:
         asked.append(options)
-        go.wait(20)
+        go.wait(PATIENCE)
         return Preview((), 1, 2, 1.0, 1.0)
 
     async with drawn(look=look) as (driver, drawer):
@@ -96,7 +97,7 @@ async def test_another_conversation_does_not_show_the_preview_of_the_one_before(
     go.set()
 
     def look(options: Options) -> Preview:
-        go.wait(20)
+        go.wait(PATIENCE)
         return Preview((), 1, 2, 1.0, 1.0)
 
     async with drawn(look=look) as (driver, drawer):

@@ -92,7 +92,7 @@ async def test_messages_are_harmless_while_they_grow_and_after_and_when_edited(t
         driver.pane.prompt.draft = f"{ANSWERS[text]}\nseen"
         await shows(driver, "seen")
         driver.pane.prompt.action_submit()
-        await driver.until(lambda: look(driver) and driver.figures.tokens and not driver.pane.reply)
+        await driver.until(lambda: look(driver) and driver.figures.tokens and not driver.writing)
         driver.pane.outbox.edit(next(one for one in driver.pane.dialogue.branch() if one.role == "user"))  # type: ignore[union-attr]
         await shows(driver, "Editing")
     async with running(on, history=path, size=(60, 40)) as driver:
@@ -171,7 +171,7 @@ async def insights(driver: Driver) -> None:
 async def several(driver: Driver) -> None:
     driver.pane.prompt.draft = NAME
     await driver.press("f7", "3")
-    await driver.until(lambda: driver.pane.columns and not driver.pane.reply)
+    await driver.until(lambda: driver.pane.columns and not driver.writing)
     await shows(driver, "3 answers", "● done", "evil␛]0;")
     await driver.press("h")
     await driver.until(lambda: isinstance(driver.app.screen, HeatScreen))
@@ -247,7 +247,7 @@ async def typing(driver: Driver) -> None:
 
 async def lines(driver: Driver) -> None:
     await shows(driver, " evil␛]0;", "▌ evil␛]0;")
-    assert any("keys.toml" in toast and "evil" in toast for toast in driver.toasts)
+    await driver.until(lambda: any("keys.toml" in toast and "evil" in toast for toast in driver.toasts))
     await driver.press("f1")
     await shows(driver, "Help")
 

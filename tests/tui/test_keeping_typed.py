@@ -10,6 +10,7 @@ from chatapp.history import History
 from chatapp.text.errors import InputError
 from chatapp.tui.chat import conversations
 from chatapp.workspace import Opened
+from support.patience import PATIENCE
 from support.screen_driver import Driver, ask, beginning, running, started
 from support.scripted_engine import ScriptedEngine
 
@@ -144,7 +145,7 @@ async def test_what_was_typed_before_the_history_was_open_is_there_too(
     start = beginning(engine, "chatty" if can_chat else "builtin", history=path)
 
     def open_slowly() -> History:
-        go.wait(20)
+        go.wait(PATIENCE)
         return History(path)
 
     start.opens_history = open_slowly
@@ -166,7 +167,7 @@ async def test_what_was_sent_before_the_history_was_open_is_answered(tmp_path: P
     start = beginning(engine, "chatty", history=path)
 
     def open_slowly() -> History:
-        go.wait(20)
+        go.wait(PATIENCE)
         return History(path)
 
     start.opens_history = open_slowly

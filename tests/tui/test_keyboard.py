@@ -33,7 +33,7 @@ async def begin(driver: Driver, *questions: str) -> None:
     for question in questions:
         await driver.press("ctrl+n")
         await driver.type(f"{question}\n")
-        await driver.until(lambda: len(driver.said) == 2 and not driver.pane.reply)
+        await driver.until(lambda: len(driver.said) == 2 and not driver.writing)
 
 
 async def test_a_message_typed_after_new_goes_into_the_new_conversation(tmp_path: Path) -> None:
@@ -41,9 +41,9 @@ async def test_a_message_typed_after_new_goes_into_the_new_conversation(tmp_path
     async with running(ScriptedEngine("Yes.", can_chat=True), history=history) as driver:
         await begin(driver, "one")
         await at_once(driver, "ctrl+n", "two", "enter")
-        await driver.until(lambda: [text for _, text in driver.said] == ["two", "Yes."] and not driver.pane.reply)
+        await driver.until(lambda: [text for _, text in driver.said] == ["two", "Yes."] and not driver.writing)
         await at_once(driver, "/clear", "enter", "three", "enter")
-        await driver.until(lambda: [text for _, text in driver.said] == ["three", "Yes."] and not driver.pane.reply)
+        await driver.until(lambda: [text for _, text in driver.said] == ["three", "Yes."] and not driver.writing)
     assert [said(history, number)[0][1] for number in (1, 2, 3)] == ["one", "two", "three"]
     assert [len(said(history, number)) for number in (1, 2, 3)] == [2, 2, 2]
 
@@ -116,9 +116,9 @@ async def test_what_is_typed_after_a_dialog_was_closed_is_typed_in_the_prompt(tm
 async def test_several_answers_are_kept_and_the_next_question_asked_in_one_write(tmp_path: Path) -> None:
     async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db") as driver:
         await at_once(driver, "one", "f7", "2")
-        await driver.until(lambda: driver.pane.columns and not driver.pane.reply)
+        await driver.until(lambda: driver.pane.columns and not driver.writing)
         await at_once(driver, "enter", "two", "enter")
-        await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
+        await driver.until(lambda: len(driver.said) == 4 and not driver.writing)
         assert driver.said[2] == ("user", "two")
 
 

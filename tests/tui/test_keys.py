@@ -42,7 +42,7 @@ async def test_vim_keys_edit_a_message_and_the_mode_is_to_be_seen() -> None:
         await driver.until(lambda: " NORMAL 2 " in driver.picture)
         await driver.press("x", "A")
         await driver.type("!\n")
-        await driver.until(lambda: driver.said and not driver.pane.reply)
+        await driver.until(lambda: driver.said and not driver.writing)
         assert engine.asked == ["two!"]
 
 
@@ -51,7 +51,7 @@ async def test_enter_sends_in_normal_mode_too() -> None:
     async with with_keys("vim = true", engine) as driver:
         await driver.type("why?")
         await driver.press("escape", "enter")
-        await driver.until(lambda: engine.asked == ["why?"] and not driver.pane.reply)
+        await driver.until(lambda: engine.asked == ["why?"] and not driver.writing)
 
 
 async def test_vim_keys_edit_a_text_and_escape_stops_the_model_whatever_the_mode() -> None:
@@ -61,7 +61,7 @@ async def test_vim_keys_edit_a_text_and_escape_stops_the_model_whatever_the_mode
         await driver.press("ctrl+j")
         await driver.wrote(2)
         await driver.press("escape")
-        await driver.until(lambda: not driver.pane.reply)
+        await driver.until(lambda: not driver.writing)
         assert driver.text == "text one two"
         await driver.until(lambda: " NORMAL " in driver.picture)
         await driver.press("0", "x", "u", "d", "d")
@@ -73,7 +73,7 @@ async def test_vim_keys_edit_a_text_and_escape_stops_the_model_whatever_the_mode
 async def test_escape_leaves_insert_mode_before_it_leaves_an_edit() -> None:
     async with with_keys("vim = true", chatty()) as driver:
         await driver.type("one\n")
-        await driver.until(lambda: driver.said and not driver.pane.reply)
+        await driver.until(lambda: driver.said and not driver.writing)
         driver.pane.query(Said).first().focus()
         await driver.press("e", "escape")
         assert driver.pane.outbox.editing and driver.pane.prompt.text == "one"
@@ -84,10 +84,10 @@ async def test_escape_leaves_insert_mode_before_it_leaves_an_edit() -> None:
 async def test_vim_keys_move_through_messages_and_lists(tmp_path: Path) -> None:
     async with with_keys("vim = true", chatty(), size=(120, 40), history=tmp_path / "history.db") as driver:
         await driver.type("one\n")
-        await driver.until(lambda: driver.said and not driver.pane.reply)
+        await driver.until(lambda: driver.said and not driver.writing)
         await driver.press("ctrl+n")
         await driver.type("two\n")
-        await driver.until(lambda: driver.said and not driver.pane.reply)
+        await driver.until(lambda: driver.said and not driver.writing)
         driver.pane.query(Answer).last().focus()
         await driver.press("k")
         assert driver.app.focused is driver.pane.query(Said).first()
@@ -122,7 +122,7 @@ async def test_a_key_of_the_users_own_works_and_is_told_in_the_footer_and_in_the
         await driver.press("ctrl+j")
         assert not engine.asked
         await driver.press("ctrl+y")
-        await driver.until(lambda: engine.asked == ["text"] and not driver.pane.reply)
+        await driver.until(lambda: engine.asked == ["text"] and not driver.writing)
         await driver.until(lambda: " ^Y Continue " in driver.picture and " F20 Models " in driver.picture)
         assert "^J Continue" not in driver.picture
         await driver.press("f12")

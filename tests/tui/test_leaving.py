@@ -14,6 +14,7 @@ from chatapp.tui.engines import Choice
 from chatapp.tui.sampling.drawer import SamplingDrawer
 from chatapp.workspace import Opened
 from support.kept_conversations import conversations, greet
+from support.patience import PATIENCE
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 
@@ -23,7 +24,7 @@ async def compare(driver: Driver, begun: Event, go: Event) -> None:
 
     def open_model(choice: Choice, *tell: object) -> Opened:
         begun.set()
-        go.wait(20)
+        go.wait(PATIENCE)
         return Opened(ScriptedEngine(), choice.model, 1, 0.1)
 
     chosen = [Choice("a"), Choice("b")]
@@ -38,7 +39,7 @@ async def preview(driver: Driver, begun: Event, go: Event) -> None:
 
     def look(options: Options) -> None:
         begun.set()
-        go.wait(20)
+        go.wait(PATIENCE)
 
     await driver.screen.middle.mount(SamplingDrawer(Options(), {}, look=look))
     await driver.until(begun.is_set, "the preview")

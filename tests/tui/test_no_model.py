@@ -8,6 +8,7 @@ import pytest
 
 from chatapp.text.errors import InputError
 from chatapp.workspace import Opened
+from support.patience import PATIENCE
 from support.screen_driver import ask, beginning, started
 from support.scripted_engine import Open, ScriptedEngine, opener
 
@@ -65,7 +66,7 @@ async def test_what_waits_for_a_model_that_is_refused_comes_back(tmp_path: Path)
 
     def slow(name: str) -> Open:
         def open_later(report: Callable[[str, float], None], warn: Callable[[str], object]) -> Opened:
-            assert name == "chatty" or go.wait(10)
+            assert name == "chatty" or go.wait(PATIENCE)
             return open_by_name(name)(report, warn)
 
         return open_later

@@ -9,6 +9,7 @@ import pytest
 from chatapp.generation import Options
 from chatapp.tui.insight.heat import HeatScreen
 from chatapp.tui.sampling.fields import FIELDS
+from support.patience import PATIENCE
 from support.screen_driver import EXAMPLE, Driver, running
 from support.scripted_engine import FIBONACCI, ScriptedEngine
 
@@ -32,7 +33,7 @@ async def test_what_an_older_text_took_is_not_told_after_what_a_newer_one_takes(
         def count(text: str) -> int:
             if text == "old":
                 began.set()
-                go.wait(10)
+                go.wait(PATIENCE)
             return len(text)
 
         page.count_tokens = count
@@ -54,7 +55,7 @@ async def test_the_edited_text_is_continued_again() -> None:
         await driver.answered()
         await driver.type("\n# more\n")
         await driver.press("f5")
-        await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
+        await driver.until(lambda: len(engine.asked) == 2 and not driver.writing)
         assert engine.asked[1] == "def f():\n    pass\n# more\n"
         assert driver.text == "def f():\n    pass\n# more\n    pass"
         assert driver.written_by_model() == "    pass    pass"
@@ -92,7 +93,7 @@ async def test_again_replaces_the_last_continuation_and_changes_a_fixed_seed() -
         await driver.press("ctrl+j")
         await driver.answered()
         await driver.press("ctrl+r")
-        await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
+        await driver.until(lambda: len(engine.asked) == 2 and not driver.writing)
         assert engine.asked == ["text", "text"]
         assert [options.seed for options in engine.options] == [5, 6]
         assert driver.text == "text more"
@@ -108,7 +109,7 @@ async def test_the_gap_at_the_cursor_is_filled() -> None:
         assert engine.asked == ["def add(a, b):\n    <gap>\n\nprint(1)"]
         assert driver.text == "def add(a, b):\n    return a + b\n\nprint(1)"
         await driver.press("ctrl+r")
-        await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
+        await driver.until(lambda: len(engine.asked) == 2 and not driver.writing)
         assert driver.text == "def add(a, b):\n    return a + b\n\nprint(1)"
 
 
@@ -158,7 +159,7 @@ async def continued(driver: Driver, engine: ScriptedEngine, *keys: str) -> None:
     """Press what lets the model write, and wait for the end."""
     times = len(engine.asked)
     await driver.press(*(keys or ("ctrl+j",)))
-    await driver.until(lambda: len(engine.asked) == times + 1 and not driver.pane.reply, "the model to write")
+    await driver.until(lambda: len(engine.asked) == times + 1 and not driver.writing, "the model to write")
 
 
 async def opened(driver: Driver, text: str) -> None:
@@ -304,7 +305,7 @@ async def test_tokens_and_versions_are_those_of_the_text_whatever_is_undone(tmp_
         await driver.until(lambda: isinstance(driver.app.screen, HeatScreen))
         engine.turns = [" end"]
         await driver.press("1")
-        await driver.until(lambda: len(engine.asked) == 4 and not driver.pane.reply)
+        await driver.until(lambda: len(engine.asked) == 4 and not driver.writing)
         assert engine.asked[3].startswith("text") and driver.text == engine.asked[3] + " end"
 
 
@@ -459,7 +460,7 @@ async def test_a_text_goes_on_from_any_token_with_an_alternative_or_the_same_one
         await driver.until(lambda: isinstance(driver.app.screen, HeatScreen))
         engine.turns = [" end"]
         await driver.press("right", str(place))
-        await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
+        await driver.until(lambda: len(engine.asked) == 2 and not driver.writing)
         assert engine.asked[1] == f"text one{other}"
         assert driver.text == f"text one{other} end"
         assert driver.written_by_model() == f" one{other} end"

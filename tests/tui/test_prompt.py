@@ -8,6 +8,7 @@ from textual import events
 
 from chatapp.tui.prompt import Prompt
 from chatapp.tui.prompt.completion import cut_arguments
+from support.patience import PATIENCE
 from support.prompt_page import earlier, page
 
 # Sending
@@ -142,7 +143,7 @@ async def test_a_slow_disk_holds_nobody_up() -> None:
     ready = Event()
 
     def slow() -> Sequence[str]:
-        ready.wait(10)
+        ready.wait(PATIENCE)
         return ["from the disk"]
 
     async with page(Prompt(past=slow)) as driver:

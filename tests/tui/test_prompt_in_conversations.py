@@ -9,6 +9,7 @@ import pytest
 from chatapp.conversation import attachments
 from chatapp.conversation.attachments import Attachment
 from chatapp.history import History, HistoryError
+from support.patience import PATIENCE
 from support.screen_driver import running
 from support.scripted_engine import ScriptedEngine
 
@@ -22,7 +23,7 @@ async def test_several_answers_are_given_to_what_is_attached_too(
     async with running(engine) as driver:
         await driver.type("Who sings? @notes.txt")
         await driver.press("f7", "2")
-        await driver.until(lambda: engine.asked and not driver.pane.reply)
+        await driver.until(lambda: engine.asked and not driver.writing)
         assert "Whales sing.\n" in engine.chats[0][-1].text
         assert driver.pane.columns
         await driver.press("enter")
@@ -54,7 +55,7 @@ async def test_a_message_whose_attachments_are_still_read_is_kept_when_its_user_
     go, attach = Event(), attachments.attach
 
     def slow(text: str, root: Path, known: Iterable[str] = ()) -> tuple[Attachment, ...]:
-        go.wait(10)
+        go.wait(PATIENCE)
         return attach(text, root, known)
 
     engine = ScriptedEngine("Because.", can_chat=True)
@@ -68,7 +69,7 @@ async def test_a_message_whose_attachments_are_still_read_is_kept_when_its_user_
         assert driver.screen.history and driver.pane.dialogue and driver.pane.dialogue.conversation
         assert driver.screen.history.draft(driver.pane.dialogue.conversation) == "Who sings? @notes.txt"
         go.set()
-        await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply)
+        await driver.until(lambda: len(driver.said) == 4 and not driver.writing)
 
 
 async def test_page_keys_scroll_the_conversation_while_it_is_written_and_move_in_a_long_draft(tmp_path: Path) -> None:

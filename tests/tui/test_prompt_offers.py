@@ -17,6 +17,7 @@ from chatapp.conversation import attachments
 from chatapp.conversation.attachments import Candidate, Scan
 from chatapp.tui.prompt import Prompt, completion
 from chatapp.tui.prompt.popup import Choice
+from support.patience import PATIENCE
 
 
 class Page(App[None]):
@@ -95,7 +96,7 @@ async def test_what_was_highlighted_stays_so_when_files_have_been_looked_for_ane
         looks.append(root)
         if len(looks) > 1:
             (tmp_path / "0.txt").write_text("x")
-            go.wait(10)
+            go.wait(PATIENCE)
         return scan(root)
 
     monkeypatch.setattr(attachments, "scan", slow)
@@ -119,7 +120,7 @@ async def test_tokens_are_counted_one_text_at_a_time_and_the_last_one_always(tmp
         nonlocal most
         counting.append(text)
         most = max(most, len(counting))
-        go.wait(10)
+        go.wait(PATIENCE)
         counting.remove(text)
         counted.append(text)
         return len(text)

@@ -106,7 +106,7 @@ async def test_every_answer_has_a_tab_on_a_narrow_screen(n: int) -> None:
     async with running(ScriptedEngine("one two", can_chat=True), size=(40, 24)) as driver:
         await driver.type("a")
         await driver.pane.several(n)
-        await driver.until(lambda: driver.pane.columns and not driver.pane.reply, "the answers")
+        await driver.until(lambda: driver.pane.columns and not driver.writing, "the answers")
         await driver.pilot.pause()
         assert (columns := driver.pane.columns) and columns.tabbed
         bar = columns.bar.render_line(0).text

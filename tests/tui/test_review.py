@@ -39,7 +39,7 @@ async def test_the_footer_says_what_escape_does_and_it_leaves_the_messages_befor
         await driver.until(lambda: driver.pane.prompt.has_focus)
         assert driver.pane.reply and not driver.pane.reply.thread.stopping.is_set()
         await driver.press("escape")
-        await driver.until(lambda: not driver.pane.reply)
+        await driver.until(lambda: not driver.writing)
         await driver.press("ctrl+b")
         await driver.until(lambda: "esc Back" in footer(driver))
 

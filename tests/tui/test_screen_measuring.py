@@ -39,7 +39,7 @@ async def test_an_answer_stops_what_measures_and_its_end_begins_it_anew(tmp_path
         await driver.until(lambda: driver.pane.reply)
         await driver.until(lambda: all(one.stopping.is_set() for one in measure.begun))
         count = len(measure.begun)
-        await driver.until(lambda: not driver.pane.reply)
+        await driver.until(lambda: not driver.writing)
         await driver.until(lambda: len(measure.begun) > count and not measure.begun[-1].stopping.is_set())
 
 

@@ -10,6 +10,7 @@ import pytest
 from chatapp.generation import GenerationError, Options
 from chatapp.generation.decoding.preview import Candidate, Preview
 from chatapp.tui.sampling.preview import draw, draw_candidate, format_percent
+from support.patience import PATIENCE
 from support.sampling_page import DISTRIBUTION, drawn
 from support.typist import until
 
@@ -38,7 +39,7 @@ async def test_previews_are_computed_one_at_a_time_beside_the_screen_and_the_new
     def look(options: Options) -> Preview:
         assert current_thread() is not main_thread()
         asked.append(options.top_k)
-        go.wait(10)
+        go.wait(PATIENCE)
         return DISTRIBUTION.under(options)
 
     async with drawn(look=look) as hand:

@@ -5,12 +5,13 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
+from support.patience import until
 
 ROOT = Path(__file__).parents[2]
 VENDORS = "numpy onnxruntime openvino tokenizers jinja2 huggingface_hub pydantic aiohttp httpx markdown_it pygments"
@@ -63,14 +64,11 @@ def terminal() -> Iterator[Callable[..., str]]:
 
 def test_in_a_real_terminal_one_types_sees_the_answer_stops_it_and_leaves(terminal: Callable[..., str]) -> None:
     # env -u: pytest's readline puts COLUMNS and LINES into the environment of children, and Textual would obey them.
-    program = f"cd {ROOT}; PYTHONPATH=tests {sys.executable} -m support.screen_driver; echo left with $?; sleep 60"
+    program = f"cd {ROOT}; PYTHONPATH=tests {sys.executable} -m support.screen_driver; echo left with $?; sleep 600"
     terminal("new-session", "-d", "-s", "app", "-x", "80", "-y", "24", f"env -u COLUMNS -u LINES sh -c '{program}'")
 
     def wait_for(*texts: str) -> None:
-        end = time.monotonic() + 100
-        while not all(text in (screen := terminal("capture-pane", "-p", "-t", "app")) for text in texts):
-            assert time.monotonic() < end, f"no {texts} on the screen:\n{screen}"
-            time.sleep(0.05)
+        until(lambda: all(text in terminal("capture-pane", "-p", "-t", "app") for text in texts), str(texts))
 
     wait_for("● ready", "continues your text", "^J Continue")
     terminal("send-keys", "-t", "app", "-l", "def fibonacci(n):")

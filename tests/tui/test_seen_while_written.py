@@ -30,7 +30,7 @@ async def test_the_next_reply_does_not_run_into_the_one_that_is_shown(tmp_path: 
         await driver.press("ctrl+t")
         heat = await shown(driver)
         engine.go.set()
-        await driver.until(lambda: len(driver.said) == 4 and not driver.pane.reply, "both replies")
+        await driver.until(lambda: len(driver.said) == 4 and not driver.writing, "both replies")
         await driver.until(lambda: not heat.growing() and len(heat.heat.tokens) == len(heat.tokens), "the heat to end")
         assert text(heat) == "one two"
 
@@ -44,7 +44,7 @@ async def test_escape_stops_the_answer_and_then_leaves(tmp_path: Path) -> None:
         heat = await shown(driver)
         await driver.until(lambda: "esc Stop" in driver.picture)
         await driver.press("escape")
-        await driver.until(lambda: not driver.pane.reply and not heat.growing(), "the reply to end")
+        await driver.until(lambda: not driver.writing and not heat.growing(), "the reply to end")
         assert driver.app.screen is heat
         await driver.press("escape")
         await driver.until(lambda: driver.app.screen is driver.screen)

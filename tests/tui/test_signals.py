@@ -2,13 +2,13 @@
 
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from chatapp.history import History
 from support.kept_conversations import said
+from support.patience import until
 from support.tmux import DRIVER, Terminal
 
 if sys.platform == "win32":
@@ -22,10 +22,7 @@ def test_a_text_outlives_its_terminal(tmp_path: Path) -> None:
         terminal.type("def one():\n    pass")
         terminal.wait_for("    pass")
         terminal.close()
-    end = time.monotonic() + 20
-    while not said(home / "history.db"):
-        assert time.monotonic() < end, "the text was not kept"
-        time.sleep(0.05)
+    until(lambda: said(home / "history.db"), "the text to be kept")
     with Terminal(DRIVER, "--home", home) as terminal:
         terminal.wait_for("● ready", "def one():", "    pass")
 

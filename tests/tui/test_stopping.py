@@ -9,6 +9,7 @@ import pytest
 from chatapp.generation import GenerationError, Options
 from chatapp.text.printable import printable
 from chatapp.workspace import Opened
+from support.patience import PATIENCE
 from support.screen_driver import EXAMPLE, beginning, running, started
 from support.scripted_engine import ANSWER, FIBONACCI, Placement, ScriptedEngine, opener
 
@@ -22,7 +23,7 @@ async def test_stopping_frees_the_engine_and_keeps_the_text(key: str) -> None:
         await driver.press("tab", "ctrl+j")
         await driver.until(lambda: driver.figures.tokens > 20)
         await driver.press(key)
-        await driver.until(lambda: not driver.pane.reply and not engine.busy, "the engine to be free")
+        await driver.until(lambda: not driver.writing and not engine.busy, "the engine to be free")
         assert engine.closed == 1
         assert driver.state == "■ stopped"
         assert driver.pane.completion_page.mark == "■ stopped"
@@ -40,7 +41,7 @@ async def test_a_reply_waits_for_the_stopped_one_that_still_computes() -> None:
         await driver.press("tab", "ctrl+j")
         await driver.wrote(10)
         await driver.press("escape")
-        await driver.until(lambda: not driver.pane.reply)
+        await driver.until(lambda: not driver.writing)
         await driver.press("ctrl+j")
         await driver.until(lambda: driver.pane.reply)
         assert len(engine.asked) == 1
@@ -56,7 +57,7 @@ async def test_a_reply_stopped_before_its_turn_never_begins() -> None:
         await driver.wrote(10)
         for _ in range(2):
             await driver.press("escape")
-            await driver.until(lambda: not driver.pane.reply)
+            await driver.until(lambda: not driver.writing)
             await driver.press("ctrl+j")
             await driver.until(lambda: driver.pane.reply)
         engine.go.set()
@@ -71,7 +72,7 @@ async def test_typing_while_the_model_writes_stops_it_and_loses_nothing() -> Non
         await driver.wrote(12)
         written = driver.text
         await driver.type(" # no")
-        await driver.until(lambda: not driver.pane.reply)
+        await driver.until(lambda: not driver.writing)
         assert driver.text == written + " # no"
         assert driver.state == "■ stopped"
 
@@ -86,7 +87,7 @@ async def test_deleting_while_the_model_writes_stops_it_too(keys: list[str], res
         await driver.press("ctrl+j")
         await driver.until(lambda: driver.text == "zero one two")
         await driver.press(*keys)
-        await driver.until(lambda: not driver.pane.reply and driver.text == f"zero{rest}")
+        await driver.until(lambda: not driver.writing and driver.text == f"zero{rest}")
         assert driver.state == "■ stopped"
 
 
@@ -108,7 +109,7 @@ async def test_what_was_asked_before_the_model_was_open_is_written_then() -> Non
 
     def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], object]) -> Opened:
         on_progress("lowering", 0.4)
-        ready.wait(10)
+        ready.wait(PATIENCE)
         return opener(engine)(on_progress, warn)
 
     async with started(beginning(open_engine)) as driver:
@@ -124,7 +125,7 @@ async def test_leaving_waits_for_the_threads_a_moment() -> None:
     ready = Event()
 
     def open_engine(on_progress: Callable[[str, float], None], warn: Callable[[str], object]) -> Opened:
-        ready.wait(10)
+        ready.wait(PATIENCE)
         return opener(ScriptedEngine(pause_after=3))(on_progress, warn)
 
     async with started(beginning(open_engine)) as driver:
@@ -179,7 +180,7 @@ async def test_a_prompt_longer_than_the_context_is_refused_and_stays() -> None:
     engine = ScriptedEngine(context_length=3)
     async with running(engine) as driver:
         await driver.press("tab", "ctrl+j")
-        await driver.until(lambda: driver.toasts and not driver.pane.reply)
+        await driver.until(lambda: driver.toasts and not driver.writing)
         [toast] = driver.toasts
         assert toast.startswith("The prompt is too long by 16 tokens (19 of 3); shorten it")
         assert toast.endswith("or let the oldest slide out (^S, when full)")
@@ -196,7 +197,7 @@ async def test_a_prompt_longer_than_the_context_is_refused_and_stays() -> None:
 async def test_nothing_can_slide_out_of_a_single_question() -> None:
     async with running(ScriptedEngine(context_length=3, can_chat=True)) as driver:
         await driver.type("one two three four five\n")
-        await driver.until(lambda: driver.toasts and not driver.pane.reply)
+        await driver.until(lambda: driver.toasts and not driver.writing)
         assert driver.toasts[0].endswith("choose a model with a longer context")
 
 
@@ -223,7 +224,7 @@ async def test_a_runtime_that_breaks_keeps_what_was_written() -> None:
     engine = ScriptedEngine(fail_after=10)
     async with running(engine) as driver:
         await driver.press("tab", "ctrl+j")
-        await driver.until(lambda: driver.toasts and not driver.pane.reply)
+        await driver.until(lambda: driver.toasts and not driver.writing)
         assert driver.toasts == ["RuntimeError: the runtime broke"]
         assert driver.written_by_model()
         engine.fail_after = None

@@ -5,13 +5,14 @@ from threading import Event
 
 from chatapp.text.errors import InputError
 from chatapp.tui.threads import LATEST, SOONEST, Drain, Pace, wait_for
+from support.patience import PATIENCE
 
 
 def test_everything_is_brought_in_order_and_its_end_is_told_once() -> None:
     ended: list[Drain[int]] = []
     thread = Drain((number for number in range(100)), ended.append, name="numbers")
     thread.start()
-    assert wait_for([thread], 20)
+    assert wait_for([thread], PATIENCE)
     assert thread.take() == list(range(100)) and thread.take() == []
     assert ended == [thread] and thread.is_over and thread.error == ""
 
@@ -34,9 +35,9 @@ def test_one_that_is_stopped_closes_its_generator_and_lets_the_next_begin() -> N
     second: Drain[bool] = Drain(after(), lambda _: None, name="second", after=first)
     first.start()
     second.start()
-    assert began.wait(20) and not second.finished.is_set()
+    assert began.wait(PATIENCE) and not second.finished.is_set()
     first.stop()
-    assert wait_for([first, second], 20)
+    assert wait_for([first, second], PATIENCE)
     assert second.take() == [True]
 
 
@@ -44,7 +45,7 @@ def test_one_that_was_stopped_before_it_began_draws_nothing() -> None:
     thread: Drain[int] = Drain((1 // 0 for _ in range(1)), lambda _: None, name="never")
     thread.stop()
     thread.start()
-    assert wait_for([thread], 20)
+    assert wait_for([thread], PATIENCE)
     assert thread.take() == [] and thread.error == ""
 
 
@@ -56,7 +57,7 @@ def test_why_it_broke_off_is_told_in_a_line_behind_what_came_before() -> None:
     for error, said in (InputError("no\nsuch file"), "no such file"), (ValueError("x\x1b"), "ValueError: x"):
         thread = Drain(breaking(error), lambda _: None, name="breaking")
         thread.start()
-        assert wait_for([thread], 20)
+        assert wait_for([thread], PATIENCE)
         assert thread.take() == [1] and thread.error.startswith(said) and "\x1b" not in thread.error
 
 

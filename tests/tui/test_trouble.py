@@ -77,7 +77,7 @@ async def test_an_answer_kept_while_all_are_written_is_what_the_page_shows() -> 
         await driver.pane.several(3)
         await driver.until(lambda: driver.figures.tokens > 40)
         await driver.press("right", "enter")
-        await driver.until(lambda: not driver.pane.reply and not driver.pane.columns)
+        await driver.until(lambda: not driver.writing and not driver.pane.columns)
         await driver.until(lambda: driver.text == "".join(text for _, text in driver.said) and " F" in driver.text)
         assert not set("AK") & set(driver.text)
 

@@ -96,7 +96,7 @@ async def test_one_key_runs_the_example_and_then_the_token_view_is_pointed_at() 
         assert driver.text == EXAMPLE + "\n        pass"
         await driver.until(lambda: "ctrl+t: how sure the model was of each token" in driver.picture)
         await driver.press("ctrl+j")
-        await driver.until(lambda: len(engine.asked) == 2 and not driver.pane.reply)
+        await driver.until(lambda: len(engine.asked) == 2 and not driver.writing)
         await driver.until(lambda: "ctrl+t: how sure" not in driver.picture)
 
 

@@ -17,6 +17,7 @@ from chatapp.history import History
 from chatapp.workspace import Opened, Workspace
 from support.checkpoints import MakeCheckpoint
 from support.hostile import ANSWERS, ESCAPES, NAME, UNSAFE, keep
+from support.patience import PATIENCE
 from support.scripted_engine import ScriptedEngine
 from support.tmux import DRIVER
 
@@ -48,7 +49,7 @@ def test_the_screen_writes_no_sequence_but_its_own(tmp_path: Path, monkeypatch: 
             shown += wanted + terminal.until(wanted)
         terminal.type("\x11")
         shown += terminal.rest()
-        assert terminal.process.wait(20) == 0
+        assert terminal.process.wait(PATIENCE) == 0
     finally:
         terminal.close()
     assert "␛]0;owned" in shown

@@ -10,6 +10,7 @@ import pytest
 from chatapp.history import History, Message
 from support.checkpoints import MakeCheckpoint
 from support.loopback_hub import LoopbackHub
+from support.patience import PATIENCE
 from support.tmux import Terminal
 
 SMOLLM = "smollm2-135m-instruct"
@@ -29,7 +30,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: MakeCheckpo
 
 def saved(home: Path, enough: Callable[[Sequence[Message]], object]) -> Sequence[Message]:
     """The first conversation, when another process finds enough: what is shown is saved a moment later."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while True:
         with History(home / "history.db") as history:
             messages = history.messages(1)

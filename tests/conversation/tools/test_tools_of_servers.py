@@ -16,6 +16,7 @@ from chatapp.conversation.tools.toolset import Tool, Toolset
 from chatapp.generation import ToolCall
 from chatapp.settings.offline import VARIABLE, Offline
 from chatapp.settings.tool_servers import ToolServer
+from support.patience import PATIENCE
 
 pytest.importorskip("mcp")
 HOSTILE = Path(__file__).parents[2] / "support" / "hostile_tool_server.py"
@@ -50,7 +51,7 @@ def call(toolset: Toolset, name: str = "weather", **arguments: object) -> Result
     toolset.look(["bad"])
     tool = toolset.find(name)
     assert tool
-    return toolset.call(tool, ToolCall(name, json.dumps(arguments or BERN))).result(30)
+    return toolset.call(tool, ToolCall(name, json.dumps(arguments or BERN))).result(PATIENCE)
 
 
 def test_a_tool_is_listed_and_called(hostile: Open, told: list[str]) -> None:
@@ -171,8 +172,8 @@ def test_two_servers_with_the_same_tool_are_told_apart(told: list[str]) -> None:
 def test_two_conversations_that_begin_at_once_share_a_server() -> None:
     server = connection.Connection(ToolServer("good", (sys.executable, str(HOSTILE), "good")), opening=10.0)
     listed = [server.list_tools() for _ in range(2)]
-    assert [[tool.name for tool in tools.result(20)] for tools in listed] == [["weather"], ["weather"]]
-    server.close().result(20)
+    assert [[tool.name for tool in tools.result(PATIENCE)] for tools in listed] == [["weather"], ["weather"]]
+    server.close().result(PATIENCE)
 
 
 def test_a_server_ends_with_us_also_one_that_would_stay(hostile: Open, told: list[str]) -> None:

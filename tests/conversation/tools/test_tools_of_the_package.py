@@ -17,6 +17,7 @@ from chatapp.conversation.tools.stdio import USUAL
 from chatapp.conversation.tools.toolset import Toolset
 from chatapp.generation import ToolCall
 from chatapp.settings.tool_servers import ToolServer
+from support.patience import PATIENCE
 
 pytest.importorskip("mcp")
 SCRIPT = str(Path(__file__).parents[2] / "support" / "tool_server.py")
@@ -48,7 +49,7 @@ def call(toolset: Toolset, name: str, **arguments: object) -> Result:
     assert any(one.name == name for one in toolset.look(["demo"]))
     tool = toolset.find(name)
     assert tool
-    return toolset.call(tool, ToolCall(name, json.dumps(arguments))).result(30)
+    return toolset.call(tool, ToolCall(name, json.dumps(arguments))).result(PATIENCE)
 
 
 def test_tools_are_listed_and_called(toolset: Toolset) -> None:
