@@ -47,6 +47,28 @@ async def test_what_an_older_text_took_is_not_told_after_what_a_newer_one_takes(
         assert driver.pane.heading.used == 5
 
 
+async def test_what_the_text_took_before_a_reply_is_not_told_after_it() -> None:
+    async with running(ScriptedEngine(" two three", pause_after=1)) as driver:
+        began, go = Event(), Event()
+
+        def count(text: str) -> int:
+            began.set()
+            go.wait(PATIENCE)
+            return len(text)
+
+        driver.pane.completion_page.count_tokens = count
+        await driver.type("one")
+        await driver.until(began.is_set)
+        await driver.press("ctrl+j")
+        await driver.until(lambda: driver.text == "one two")
+        await driver.press("escape")
+        await driver.until(lambda: not driver.writing)
+        go.set()
+        await driver.app.workers.wait_for_complete()
+        await driver.pilot.pause()
+        assert driver.pane.heading.used != len("one")
+
+
 async def test_the_edited_text_is_continued_again() -> None:
     engine = ScriptedEngine("    pass")
     async with running(engine) as driver:

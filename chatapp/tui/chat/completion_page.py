@@ -164,8 +164,9 @@ class CompletionPage(AuthoredText):
     def measure(self) -> None:
         """Count the tokens of the text; a thread that takes long is not to tell an older one's after a newer one's."""
         worker, count = get_current_worker(), self.count_tokens  # another model may be chosen meanwhile
-        tokens = count(self.text) if count else None
-        if not worker.is_cancelled:
+        text = self.text  # which the model may write on meanwhile
+        tokens = count(text) if count else None
+        if not worker.is_cancelled and text == self.text:
             self.post_message(self.Counted(tokens))
 
     def on_text_area_changed(self) -> None:
