@@ -342,7 +342,11 @@ class ChatScreen(Conversations):
     def action_page(self, pages: int) -> None:
         """Scroll the conversation; who is at its end again follows it again."""
         page = self.pane.page
-        page.scroll_relative(y=pages * max(1, page.size.height - 1), animate=False)
+        rows = pages * max(1, page.size.height - 1)
+        if page.scroll_y + rows >= page.max_scroll_y:
+            page.scroll_end(x_axis=False, animate=False)
+        else:
+            page.scroll_relative(y=rows, animate=False)
 
     def on_vim_area_command_entered(self, message: VimArea.CommandEntered) -> None:
         self.view.obey(message.line, self.pane.box.give_back)
