@@ -266,9 +266,13 @@ async def test_conversations_go_on_side_by_side(tmp_path: Path) -> None:
         await driver.type("first\n")
         await driver.wrote(3)
         first = driver.pane
+        frames: list[str] = []
+        driver.screen.screen_layout_refresh_signal.subscribe(first, lambda screen: frames.append(driver.picture))
         await driver.press("ctrl+n")
         await driver.type("a draft")
+        await driver.until(lambda: "a draft" in driver.picture)
         assert driver.pane is not first and first.reply
+        assert frames and all(frame.startswith(" chatty ") for frame in frames)
         await driver.press("ctrl+b")
         await driver.until(lambda: "● first" in driver.picture, "the busy conversation in the list")
         engine.go.set()

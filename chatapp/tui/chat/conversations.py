@@ -330,14 +330,15 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     async def show(self, pane: Pane) -> None:
         """Bring a conversation to the front; those not seen for longest leave."""
-        self.pane.display = False
-        if pane not in self.panes:
+        with self.app.batch_update():  # no frame is without a conversation
+            self.pane.display = False
+            if pane not in self.panes:
+                self.panes.append(pane)
+                await self.stage.mount(pane)
+            self.panes.remove(pane)
             self.panes.append(pane)
-            await self.stage.mount(pane)
-        self.panes.remove(pane)
-        self.panes.append(pane)
-        self.pane = pane
-        pane.display = True
+            self.pane = pane
+            pane.display = True
         self.set_class(pane.kind == "chat", "-talking")
         (pane.columns or pane.box).focus()
         self.shown(pane)
