@@ -6,6 +6,7 @@ from pathlib import Path
 
 from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.help.help import Help
+from chatapp.tui.keys.key_line import Keys
 from support.screen_driver import Driver, beginning, started
 from support.scripted_engine import ScriptedEngine
 
@@ -153,7 +154,15 @@ async def test_a_narrow_footer_has_first_what_people_need() -> None:
             return driver.picture.splitlines()[-1]
 
         await driver.until(lambda: footer().startswith(" ⏎ Send "))
-        await driver.type("why?\n")
+        keys = driver.screen.query_one(Keys)
+        await driver.type("why?")
+        await driver.until(lambda: "why?" in driver.picture)
+        painted = keys.shown
+        await driver.type(" oh")
+        await driver.until(lambda: "why? oh" in driver.picture)
+        await driver.pilot.pause()
+        assert keys.shown is painted
+        await driver.press("enter")
         await driver.wrote(2)
         await driver.until(lambda: footer().startswith(" esc Stop  ⏎ Send "))
         assert footer().endswith("^P Commands ")

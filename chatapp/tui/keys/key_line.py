@@ -14,10 +14,22 @@ FIRST = ("back", "stop", "submit", "go_on")
 class Keys(Buttons):
     """A footer in one widget: Textual's own mounts one for each key, which the first frame would wait for."""
 
+    shown = Content()
+
     def on_mount(self) -> None:
-        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
+        self.screen.bindings_updated_signal.subscribe(self, self.look_again)
+
+    def look_again(self, _: object) -> None:
+        """Paint the keys where they are others: they are looked at with each letter that is typed."""
+        if self.line() != self.shown:
+            self.refresh()
 
     def render(self) -> Content:
+        self.shown = self.line()
+        return self.shown
+
+    def line(self) -> Content:
+        """The keys that work now, as far as they fit."""
         active = self.screen.active_bindings
         shown = {found.binding.action: found.binding for found in active.values() if found.binding.show}
         palette = Binding(self.app.COMMAND_PALETTE_BINDING, "command_palette", "Commands", key_display="^P")
