@@ -1,10 +1,11 @@
-"""Conversations of ChatGPT and Ollama: what is text comes, and what does not is named."""
+"""Conversations of ChatGPT, Claude and Ollama: what is text comes, and what does not is named."""
 
 import re
 from typing import Any
 
 import pytest
 
+from chatapp.generation.text.thinking import split
 from chatapp.history import History, NotUnderstood
 from support.chatgpt_exports import chatgpt, node
 from support.conversations import bring_in, said
@@ -86,6 +87,80 @@ def test_a_very_long_conversation_is_no_trouble(history: History) -> None:
     assert len(history.messages(1)) == 5000
     history.delete(1)
     assert history.erase() == 1
+
+
+# Claude
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+def claude(*messages: object, **more: object) -> list[dict[str, Any]]:
+    """An export of claude.ai with one conversation."""
+    when = {"created_at": "2024-03-01T12:00:00.5Z", "updated_at": "2024-03-02T12:00:00Z"}
+    return [{"uuid": "u", "name": "A\ntitle", **when, "chat_messages": messages, **more}]
+
+
+def spoken(uuid: str, parent: object, sender: str, *blocks: object, **more: object) -> dict[str, Any]:
+    content = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
+    about = {
+        "uuid": uuid,
+        "sender": sender,
+        "content": content,
+        "created_at": "2024-03-01T12:00:01Z",
+        "text": "not this",
+    }
+    return {**about, **({} if parent is ... else {"parent_message_uuid": parent}), **more}
+
+
+@pytest.mark.parametrize(("leaf", "shown"), [("b2", ["early", "first"]), (None, ["edited", "la\n\nte"])])
+def test_a_tree_of_claude_comes_with_its_branches(history: History, leaf: object, shown: list[str]) -> None:
+    content = claude(
+        spoken("a", NOBODY, "human", "early"),
+        spoken("b2", "a", "assistant", {"type": "thinking", "thinking": "Hm."}, "first"),
+        spoken("c", NOBODY, "human", "edited"),
+        spoken("d", "c", "assistant", "la", {"type": "tool_use", "name": "x", "input": {}}, "te"),
+        current_leaf_message_uuid=leaf,
+    )
+    batch = bring_in(history, content)
+    assert not batch.refused and batch.left_out == {"tool_use": 1}
+    conversation = history.list()[0]
+    assert (conversation.title, conversation.created) == ("A title", 1_709_294_400.5)
+    question, answer = (split(text) for _, text in said(history, 1))
+    assert [question.answer, answer.answer] == shown and answer.thinking == ("Hm." if leaf else "")
+    assert len(history.messages(1)[0].versions) == 2 and history.messages(1)[1].created == 1_709_294_401
+
+
+def test_an_older_export_of_claude_has_its_messages_in_their_order_and_what_was_attached(history: History) -> None:
+    pasted = [{"file_name": "", "extracted_content": "a, b"}, {"file_name": "notes.txt", "extracted_content": "c"}]
+    content = claude(
+        spoken("a", ..., "human", text="", attachments=pasted, files=[{"file_name": "cat.png"}]),
+        spoken("b", ..., "assistant", text="A cat."),
+        spoken("c", ..., "human", text=""),
+    )
+    batch = bring_in(history, content)
+    assert batch.left_out == {"file": 1}
+    assert said(history, 1) == [("user", "a, b\n\nnotes.txt:\nc\n\n[cat.png left out]"), ("assistant", "A cat.")]
+    bring_in(history, content[0])
+    assert len(history.list()) == 2
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        ([spoken("a", NOBODY, "robot", "x")], "message 1 of .* unknown sender 'robot'"),
+        ([spoken("a", "nobody", "human", "x")], "message 'a' whose parent is missing"),
+        ([spoken("a", NOBODY, "human", "x")] * 2, "has two messages 'a'"),
+        ([spoken("a", NOBODY, "human", {"type": "text"})], "has no 'text'"),
+        ([spoken("a", NOBODY, "human", files=["x"])], "'files': .*, which cannot be"),
+        ([1], "message 1 of .* is no JSON object"),
+    ],
+)
+def test_a_conversation_of_claude_that_is_not_understood_is_named(
+    history: History, messages: list[Any], says: str
+) -> None:
+    batch = bring_in(history, claude(*messages) + claude(spoken("z", None, "human", "fine", created_at="soon")))
+    assert re.search(says, batch.refused[0]) and "conversation 1 of a file ('A\\ntitle')" in batch.refused[0]
+    assert [said(history, one.id) for one in history.list()] == [[("user", "fine")]]
 
 
 # Ollama

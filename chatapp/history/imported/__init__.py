@@ -1,4 +1,4 @@
-"""Read conversations from files: our own JSON, ChatGPT's conversations.json, and what Ollama's `/save` keeps."""
+"""Read conversations from files: our own JSON, ChatGPT's and Claude's conversations.json, and Ollama's `/save`."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ from chatapp.history import Conversation, Kind, Message, NotUnderstood, Role
 from chatapp.history.exports import FORMAT, VERSION
 from chatapp.history.rows import calls_of_lists, of_lists
 
-KNOWN = "our own export, ChatGPT's conversations.json, and Ollama's messages or Modelfile"
+KNOWN = "our own export, ChatGPT's and Claude's conversations.json, and Ollama's messages or Modelfile"
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Batch:
 
 def read(text: str, name: str) -> Batch:
     """The conversations in a file's text; `name` is the file's, for messages."""
-    from chatapp.history.imported import chatgpt, ollama
+    from chatapp.history.imported import chatgpt, claude, ollama
 
     if not text.lstrip().startswith(("{", "[")):
         return ollama.read_modelfile(text, name)
@@ -50,11 +50,15 @@ def read(text: str, name: str) -> Batch:
         return _ours(content, name)
     if isinstance(content, dict) and "mapping" in content:
         return chatgpt.read([content], name)
+    if isinstance(content, dict) and "chat_messages" in content:
+        return claude.read([content], name)
     if isinstance(content, dict) and "messages" in content:
         return ollama.read_messages(content, name)
     if isinstance(content, list) and content and all(isinstance(one, dict) for one in content):
         if "mapping" in content[0]:
             return chatgpt.read(content, name)
+        if "chat_messages" in content[0]:
+            return claude.read(content, name)
         if "role" in content[0]:
             return ollama.read_messages({"messages": content}, name)
     raise NotUnderstood(f"{name} is JSON, but no conversations that are known here; these are: {KNOWN}")
@@ -132,7 +136,9 @@ def _message(facts: Any, where: str) -> Message:
         0,
         take(facts, "parent", (int, type(None)), where),
         _chosen(facts, "role", get_args(Role), where),
-        _said(facts, where),
+        with_thinking(
+            take(facts, "text", str, where), take(facts, "thinking", str, where) if "thinking" in facts else ""
+        ),
         _time(facts, "created", where),
         take(facts, "finished", bool, where),
         take(facts, "finish_reason", (str, type(None)), where),
@@ -144,14 +150,10 @@ def _message(facts: Any, where: str) -> Message:
     )
 
 
-def _said(facts: Any, where: str) -> str:
+def with_thinking(text: str, thinking: str) -> str:
     """The text of a message, with what the model thought before it in the usual marks."""
-    text: str = take(facts, "text", str, where)
-    if "thinking" not in facts:
-        return text
-    thinking: str = take(facts, "thinking", str, where)
     begin, end = THINK
-    return begin + thinking + end + text if text else begin + thinking
+    return begin + thinking + (end + text if text else "") if thinking else text
 
 
 def _json(facts: Any, key: str, where: str) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Conversations as ChatGPT exports them: conversations.json, a tree of nodes each."""
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from chatapp.history import Conversation, Message, NotUnderstood
+from chatapp.history import Message, NotUnderstood
 from chatapp.history.imported import Batch, Imported, shorten, take
+from chatapp.history.imported.tree import conversation, read_each
 
 NOT_TEXT = {
     "code",
@@ -28,57 +28,20 @@ ENDS = {"stop": "stop", "max_tokens": "length", "interrupted": "cancelled"}
 
 def read(content: Sequence[Any], name: str) -> Batch:  # Any: JSON
     """All conversations that are understood; the others are named in `refused`."""
-    batch = Batch()
-    for place, facts in enumerate(content, 1):
-        title = facts.get("title") if isinstance(facts, dict) else None
-        where = f"conversation {place} of {name}" + (f" ({shorten(title)})" if title else "")
-        left_out: Counter[str] = Counter()
-        try:
-            batch.conversations.append(_conversation(facts, where, left_out))
-        except NotUnderstood as error:
-            batch.refused.append(str(error))
-        else:
-            batch.left_out += left_out
-    return batch
+    return read_each(content, name, "title", _conversation)
 
 
 def _conversation(facts: Any, where: str, left_out: Counter[str]) -> Imported:
-    mapping = take(facts, "mapping", dict, where)
+    nodes: dict[str, tuple[object, Message | None]] = {}
+    for key, node in take(facts, "mapping", dict, where).items():
+        if isinstance(node, dict):
+            nodes[key] = node.get("parent"), _message(node, f"message {shorten(key)} of {where}", left_out)
+        else:
+            nodes[key] = key, None  # no tree has it
     created = _time(facts.get("create_time")) or time.time()
-    title = " ".join(str(facts.get("title") or "").split())
-    messages: list[Message] = []
-    kept: dict[str, int | None] = {}
-    """For each node its message, or that of the nearest one above it that has one."""
-    for key in _in_order(mapping, where):
-        node = mapping[key]
-        above = kept.get(node.get("parent"))
-        kept[key] = above
-        message = _message(node, f"message {shorten(key)} of {where}", left_out)
-        if message:
-            number = len(messages) + 1
-            messages.append(replace(message, id=number, parent=above, created=message.created or created))
-            kept[key] = number
-    end = facts.get("current_node")
-    leaf = kept[end] if isinstance(end, str) and end in kept else messages[-1].id if messages else None
     updated = _time(facts.get("update_time")) or created
-    model = next((message.model for message in reversed(messages) if message.model), "")
-    return Imported(Conversation(0, title, "chat", model, created, updated, len(messages), leaf), messages)
-
-
-def _in_order(mapping: dict[str, Any], where: str) -> list[str]:
-    """The nodes, each after its parent; a tree without a beginning is refused."""
-    children: defaultdict[str | None, list[str]] = defaultdict(list)
-    for key, node in mapping.items():
-        parent = node.get("parent") if isinstance(node, dict) else key
-        if parent == key or not isinstance(parent, str | None) or (parent is not None and parent not in mapping):
-            raise NotUnderstood(f"{where} has a message {shorten(key)} whose parent is missing")
-        children[parent].append(key)
-    order = list(children[None])
-    for key in order:  # it grows meanwhile
-        order += children[key]
-    if len(order) < len(mapping):
-        raise NotUnderstood(f"{where} has messages that follow each other in a circle")
-    return order
+    end, title = facts.get("current_node"), facts.get("title")
+    return conversation(nodes, end, where, title=title, created=created, updated=updated)
 
 
 def _message(node: Any, where: str, left_out: Counter[str]) -> Message | None:
