@@ -1,4 +1,7 @@
-"""Modes, themes, commands, and the figures."""
+"""Modes, themes, commands, the figures, and frames over a slow line."""
+
+from queue import Queue
+from types import SimpleNamespace
 
 import pytest
 from rich.style import Style as RichStyle
@@ -220,3 +223,21 @@ async def test_names_in_code_have_no_ink_that_may_be_the_colour_of_the_paper(the
         inks = {piece.text.strip(): piece.style.color for piece in pieces if piece.style and piece.style.color}
         assert not inks["anything"].is_default
         assert not inks["="].is_default
+
+
+async def test_a_terminal_that_is_behind_is_painted_when_it_has_the_frame_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running(ScriptedEngine(can_chat=True)) as driver:
+        waiting: Queue[str] = Queue()
+        waiting.put("the frame before")
+        monkeypatch.setattr(driver.app._driver, "_writer_thread", SimpleNamespace(_queue=waiting), raising=False)
+        painted: list[str] = []
+        monkeypatch.setattr(driver.app, "post_display_hook", lambda: painted.append(driver.pane.prompt.text))
+        await driver.type("newest")
+        await driver.until(lambda: driver.pane.prompt.text == "newest")
+        await driver.pilot.pause(0.1)
+        assert not painted
+        waiting.get()
+        await driver.until(lambda: painted)
+        assert painted[0] == "newest"

@@ -46,7 +46,19 @@ class Choices(OptionList):
             super()._move_page(direction)
 
 
-class Selected(AnyScreen):
+class KeepsUp(AnyScreen):
+    """A screen that paints when the terminal has taken the frame before, so that on a slow line the newest comes next.
+
+    Textual lets thirty wait, and then stands still.
+    """
+
+    def _on_timer_update(self) -> None:
+        writer = getattr(self.app._driver, "_writer_thread", None)  # not all drivers have one
+        if writer is None or writer._queue.empty():
+            super()._on_timer_update()
+
+
+class Selected(KeepsUp):
     """A screen whose texts may be removed, or lose lines, while they are selected; Textual would crash over these.
 
     The first of two quick clicks on a notification takes it away, which is painted a little longer.
