@@ -1,4 +1,4 @@
-"""A long answer while it grows: laid out once for each change, and without what lies far above the window."""
+"""A long answer while it grows: laid out and painted once for each change, without what lies far above the window."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ PIECES = (ANSWER, TABLE, "> quoted\n\n1. one\n2. two\n   - deeper\n", "## A head
 class Growing(Screen[None]):
     """Markdown that grows, whose end is followed."""
 
-    layouts = 0
+    layouts = paints = 0
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as scroll:
@@ -35,6 +35,10 @@ class Growing(Screen[None]):
     def _refresh_layout(self, size: Size | None = None, scroll: bool = False) -> None:
         self.layouts += 1
         super()._refresh_layout(size, scroll)
+
+    def _compositor_refresh(self) -> None:
+        self.paints += 1
+        super()._compositor_refresh()
 
 
 class GrowingOnce(LaidOutOnce, Growing):
@@ -55,21 +59,22 @@ async def grown(pilot: Pilot[None], times: int) -> tuple[Formatted, list[Region]
     return markdown, regions(markdown)
 
 
-async def layouts(screen: Growing) -> tuple[int, list[Region]]:
-    """How often a screen was laid out for eight changes, and where all of it is."""
+async def layouts(screen: Growing) -> tuple[int, int, list[Region]]:
+    """How often a screen was laid out and painted for eight changes, and where all of it is."""
     async with App[None]().run_test(size=(80, 20)) as pilot:
         await pilot.app.push_screen(screen)
         await grown(pilot, 8)  # by then there is a scroll bar
-        screen.layouts = 0
+        screen.layouts = screen.paints = 0
         _, found = await grown(pilot, 8)
-        return screen.layouts, found
+        return screen.layouts, screen.paints, found
 
 
-async def test_each_change_is_laid_out_once_and_as_textual_does() -> None:
-    usual, expected = await layouts(Growing())
-    once, found = await layouts(GrowingOnce())
+async def test_each_change_is_laid_out_and_painted_once_and_as_textual_does() -> None:
+    usual, painted, expected = await layouts(Growing())
+    once, painted_once, found = await layouts(GrowingOnce())
     assert found == expected
     assert once < 11 < 14 < usual
+    assert painted_once < 11 < 14 < painted
 
 
 async def test_what_is_asked_for_at_the_end_of_a_layout_is_laid_out() -> None:

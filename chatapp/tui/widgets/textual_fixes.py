@@ -102,10 +102,10 @@ class EndsOnce(Selected):
 
 
 class LaidOutOnce(Selected):
-    """A screen that lays its widgets out once for each change; Textual 8.2.8 does two or three times.
+    """A screen that lays its widgets out and paints them once for each change; Textual 8.2.8 does two or three times.
 
-    It tells a widget its size as if that were a change to lay out, takes what a widget asked for before it was mounted
-    for new, and forgets that it has just placed all of them as soon as it looks for one.
+    It tells a widget its size as if that were a change to lay out and to paint, takes what a widget asked for before it
+    was mounted for new, and forgets that it has just placed all of them as soon as it looks for one.
     """
 
     _asking: set[Widget] | None = None
@@ -127,6 +127,11 @@ class LaidOutOnce(Selected):
                 if not widget._scrollbar_changes:  # bars that come or go take another layout
                     widget._layout_required = False
             self._asking = None
+            if not self.app._batch_count:
+                told = {widget for widget in self._compositor.visible_widgets if widget._repaint_required}
+                self._compositor.update_widgets(told)
+                for widget in told:
+                    widget._repaint_required = False
         super()._compositor_refresh()
 
 
