@@ -15,6 +15,8 @@ from chatapp.text.files import read_input
 from chatapp.text.printable import printable
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
     from chatapp.cli.printing import Form
     from chatapp.placement.selection import PlacementOptions
 
@@ -33,6 +35,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"Error: {printable(message)}; see {self.prog} --help\n")
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        """Write a page at once: argparse would not tell that the disk is full."""
+        if file is not sys.stdout:
+            return super()._print_message(message, file)
+        print(message, end="", flush=True)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Refuse what is none of the choices, and tell the nearest."""

@@ -101,8 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever reads has seen enough; what is buffered must not fail again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever reads has seen enough
+        end_output()
         return 0
     except Exception as error:
         from chatapp.generation import OptionError
@@ -112,7 +112,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OptionError):
             message = " ".join(error.spell(name_flag).split())
         print(f"Error: {printable(message)}", file=sys.stderr)
+        end_output()
         return 2 if isinstance(error, OptionError | UsageError) else 1
+
+
+def end_output() -> None:
+    """Write what is left to write; where that fails, it must not fail once more at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def prepare_streams() -> None:

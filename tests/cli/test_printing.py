@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.cli.main import main
 from chatapp.cli.printing import Form, Printout
 from chatapp.cli.progress import show_steps
 from chatapp.generation import Delta, GenerationError
@@ -118,3 +119,11 @@ def test_a_line_that_is_drawn_again_is_no_wider_than_the_terminal(
         if show:
             show("lowering", 0.694)
     assert terminal.getvalue() == said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("word", ["--help", "version"])
+def test_a_full_disk_is_an_error(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Path("/dev/full").open("w") as full, redirect_stdout(full):
+        assert main([word]) == 1
+    assert capsys.readouterr().err == "Error: no space left on device\n"
