@@ -106,10 +106,25 @@ class Store:
         try:
             return self.find(name)
         except StoreError as error:
-            owner = working_on(self.location(name)) if is_name(name) else None
-            if owner and owner.what == REMOVING:  # half of it is gone
-                raise ModelNotFound(f"{name} is being removed by {owner}") from error
+            if busy := self.unready(name):
+                raise ModelNotFound(busy) from error
             raise
+
+    def unready(self, name: str) -> str:
+        """Why a model is not there yet, or no longer: another process is at it, or only a part has come."""
+        from model_store.hub import pulled
+
+        begun = (pulled.find(root, name, unfinished=True) for root in self.roots)
+        location = self.location(next(filter(None, begun), name))
+        if not is_name(location.name):
+            return ""
+        owner = working_on(location)
+        if owner and owner.what == REMOVING:  # half of it is gone
+            return f"{name} is being removed by {owner}"
+        if not pulled.is_begun(location) or pulled.is_here(location):
+            return ""
+        how = f"is being pulled by {owner}; to wait for it" if owner else "has come in part; to go on"
+        return f"{name} {how}: chatapp pull {name}"
 
     def find(self, name: str) -> StoredModel:
         """The model that `get` gives, while nobody removes it."""

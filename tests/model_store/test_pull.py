@@ -136,7 +136,7 @@ def test_an_interrupted_pull_is_absent_and_goes_on(
     plan = planned()
     loopback.fault("safetensors", stall=100_000, delay=20)
     interrupted(store, plan, plan.size - (folder / "model.safetensors").stat().st_size + 100_000)
-    with pytest.raises(ModelNotFound):
+    with pytest.raises(ModelNotFound, match="has come in part; to go on: chatapp pull"):
         store.get(ORG)
     assert [model.name for model in store.list()] == ["builtin"]
     again = planned()
@@ -262,6 +262,8 @@ def test_of_two_that_pull_at_once_one_fetches_and_the_other_sees_its_progress(
     thread = threading.Thread(target=first)
     thread.start()
     assert begun.wait(60)
+    with pytest.raises(ModelNotFound, match="is being pulled by process .*; to wait for it: chatapp pull"):
+        store.get(ORG)
     target = plan.fetch(on_transfer=notes.append, patience=QUICK)
     thread.join()
     assert not failures and (target / "pull.json").exists()
