@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 DETAILS = """\
 MODEL is builtin, a name from `chatapp list`, the folder of a checkpoint, or a GGUF file.
-PROMPT is the text; `-` is standard input, and so is no prompt where that is not a terminal.
+PROMPT is the text, which follows what is piped in, if anything is; `-` is standard input.
 A model with a chat template answers; any other continues the text, by 256 tokens unless told.
 
 With -c or --session, a single argument is the PROMPT: the model is the one that answered before. With --remote too:
@@ -89,9 +89,7 @@ def run(given: Namespace) -> int:
     workspace = Workspace(shares=True)
     wanted = workspace.read_setup(given.preset, given.system, tools=given.tools)
     chosen = {**wanted.options, **read_options(given)}
-    prompt = given.prompt
-    if prompt == "-" or (prompt is None and not sys.stdin.isatty()):
-        prompt = read_input("-").removesuffix("\n")
+    prompt = read_prompt(given.prompt)
     if prompt == "":  # before a model is loaded
         raise InputError("the prompt is empty; write something for the model to answer")
     before = find_past(workspace, given.session, last=given.resume)
@@ -120,6 +118,14 @@ def run(given: Namespace) -> int:
         form=read_form(given),
     )
     return answer(view, prompt, before, compared=given.check_lossless)
+
+
+def read_prompt(prompt: str | None) -> str | None:
+    """The prompt behind what is piped in; None at a terminal where none was given: then one talks line by line."""
+    if prompt != "-" and sys.stdin.isatty():
+        return prompt
+    piped = read_input("-").removesuffix("\n")
+    return "\n\n".join(filter(None, (piped, "" if prompt == "-" else prompt)))
 
 
 def check_comparable(

@@ -37,11 +37,13 @@ def test_the_same_seed_gives_the_same_text(chatapp: Run) -> None:
     assert text("1") == text("1") != text("2")
 
 
-@pytest.mark.parametrize("prompt", [(), ("-",)])
-def test_a_prompt_is_read_from_standard_input(chatapp: Run, prompt: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "whole"), [((), "import os"), (("-",), "import os"), (("import re",), "import os\n\nimport re")]
+)
+def test_a_prompt_is_read_from_standard_input(chatapp: Run, prompt: tuple[str, ...], whole: str) -> None:
     options = ("--max-tokens", "8", "--temperature", "0")
     piped = chatapp("run", "builtin", *prompt, *options, stdin="import os\n")
-    assert piped.stdout == chatapp("run", "builtin", "import os", *options).stdout != ""
+    assert piped.stdout == chatapp("run", "builtin", whole, *options).stdout != ""
 
 
 def test_options_may_stand_before_the_prompt(chatapp: Run) -> None:
@@ -342,7 +344,7 @@ def test_an_interrupt_at_the_start_is_no_traceback(monkeypatch: pytest.MonkeyPat
     [
         (["stdout"], ("list",), 0),
         (["stdin"], ("run", "builtin"), 1),
-        (["stderr"], ("run", "builtin", "x", "--max-tokens", "2"), 0),
+        (["stdin", "stderr"], ("run", "builtin", "x", "--max-tokens", "2"), 0),
         (["stdin", "stdout", "stderr"], ("list",), 0),
     ],
 )

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from textual.color import Color
 
-from chatapp.cli import main
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.engine import Engine
 from chatapp.generation.options import without_free_text
@@ -18,7 +17,7 @@ from chatapp.placement.selection import PlacementOptions
 from chatapp.tui.chat.completion_page import EXAMPLE, GAP_EXAMPLE
 from chatapp.tui.widgets.python_syntax import LONGEST, looks_like_python, parse
 from model_store import Store
-from support.checkpoints import ROOT
+from support.checkpoints import ROOT, Run
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 
@@ -41,13 +40,10 @@ def test_the_example_is_continued_rightly_whatever_the_seed(builtin: Engine, see
     ast.parse(text)
 
 
-def test_the_first_command_of_the_readme_prints_what_parses(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_command_of_the_readme_prints_what_parses(monkeypatch: pytest.MonkeyPatch, chatapp: Run) -> None:
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
     commands = re.findall(r'chatapp run builtin "([^"]+)"', (ROOT / "README.md").read_text("utf-8"))
-    assert main.main(["run", "builtin", commands[0]]) == 0
-    printed = capsys.readouterr().out
+    printed = chatapp("run", "builtin", commands[0]).stdout
     assert RIGHT in printed and len(printed) < 200
     ast.parse(commands[0] + printed)
 
