@@ -23,10 +23,7 @@ LINES = {"url": "", "protocol": "", "models": (), "key_variable": "", "context":
 def read(home: Path) -> dict[str, Remote]:
     """The servers by name; RemoteError tells what is wrong with the file."""
     path = home / "remotes.toml"
-    try:
-        found = toml_files.read(path)
-    except (OSError, ValueError) as error:
-        raise RemoteError(f"cannot read the servers in {path}: {error}; mend or delete the file") from error
+    found = toml_files.read(path, "servers", RemoteError)
     return {name: _check(path, name, table) for name, table in found.items()}
 
 

@@ -9,6 +9,7 @@ from textual.keys import KEY_NAME_REPLACEMENTS, REPLACED_KEYS
 
 from backends.suggest import suggest
 from chatapp.settings import toml_files
+from chatapp.settings.settings import SettingsError
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,9 @@ class _Unusable(Exception):
 def read(path: Path, actions: Iterable[Action]) -> Keymap:
     """The user's keys; what is wrong in the file is told and left out."""
     try:
-        entries = toml_files.read(path)
-    except (OSError, ValueError) as error:
-        return Keymap(complaints=(f"cannot read the keys in {path}: {error}",))
+        entries = toml_files.read(path, "keys", SettingsError)
+    except SettingsError as error:
+        return Keymap(complaints=(str(error),))
     known = {action.id: action for action in actions}
     chosen: dict[str, str] = {}
     complaints: list[str] = []

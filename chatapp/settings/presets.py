@@ -71,10 +71,7 @@ def read(path: Path) -> dict[str, Preset]:
 
 def read_own(path: Path) -> dict[str, Preset]:
     """Read the user's presets from the file at `path`; none if there is no file."""
-    try:
-        found = toml_files.read(path)
-    except (OSError, ValueError) as error:
-        raise PresetError(f"cannot read the presets in {path}: {error}; mend or delete the file") from error
+    found = toml_files.read(path, "presets", PresetError)
     return _read_tables(path, found)
 
 

@@ -94,10 +94,7 @@ def places() -> "Places":
 
 def read(path: Path) -> Settings:
     """The settings in a TOML file, and in the environment; the defaults where nothing was set."""
-    try:
-        found = toml_files.read(path)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"cannot read the settings in {path}: {error}; mend or delete the file") from error
+    found = toml_files.read(path, "settings", SettingsError)
     known = [one.name for one in fields(Settings)]
     for name, value in found.items():
         if name not in known:

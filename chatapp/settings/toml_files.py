@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from backends.errors import UserError
+
 LARGEST = 1 << 20
 """Bytes of a file."""
 
@@ -14,12 +16,15 @@ DEEPEST = 20
 """Tables and lists in each other: what is deeper can be read, but neither shown nor walked through."""
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Read a file, nothing where there is none; raises OSError or ValueError otherwise."""
+def read(path: Path, what: str, error_type: type[UserError]) -> dict[str, Any]:
+    """Read what a file holds, nothing where there is none."""
     try:
         return parse(read_text(path).replace("\r\n", "\n"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise error_type(f"cannot read the {what} in {path}: {reason}; mend or delete the file") from error
 
 
 def read_text(path: Path) -> str:

@@ -145,6 +145,7 @@ def test_settings_without_an_end_are_one_line(home: Path, make: Callable[[Path],
     done = chatapp("list")
     assert done.returncode == 1
     assert done.stderr.startswith("Error: cannot read the settings in ") and done.stderr.count("\n") == 1
+    assert "[Errno" not in done.stderr
     with pytest.raises(settings.SettingsError, match="cannot write the theme"):
         Workspace().choose_theme("dusk")
 
