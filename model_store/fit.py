@@ -9,7 +9,9 @@ from typing import Any
 from backends import quantize
 from backends.decoder import Decoder, MatrixState, SelectiveState
 from backends.memory import memory as memory
-from model_store.checkpoint.checkpoint import DTYPES, HEADER_LIMIT, span
+from model_store.checkpoint.checkpoint import BYTES, DTYPES, HEADER_LIMIT, span
+from model_store.checkpoint.int8 import SCALE
+from model_store.checkpoint.mxfp4 import KINDS
 from model_store.errors import UnsupportedCheckpoint
 
 HEADER_START = 1 << 16
@@ -25,8 +27,8 @@ class Weights:
     """The weights of a checkpoint, as far as they are known before they are here."""
 
     parameters: int
-    bits: int
-    """Of each, in the checkpoint."""
+    bits: float
+    """Of each in the checkpoint, scales of rounded ones included."""
 
 
 def read_header(name: str, size: int, start: Callable[[int], bytes]) -> Weights:
@@ -43,14 +45,22 @@ def read_header(name: str, size: int, start: Callable[[int], bytes]) -> Weights:
         entries: dict[str, Any] = json.loads(header)  # Any: parsed JSON
         entries.pop("__metadata__", None)
         spans = [span(tensor, entry) for tensor, entry in entries.items()]
-        shapes = [(entry["shape"], DTYPES[entry["dtype"]]) for entry in entries.values() if entry["dtype"] in DTYPES]
+        count = sum(count_weights(tensor, entry["dtype"], prod(entry["shape"])) for tensor, entry in entries.items())
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UnsupportedCheckpoint(f"the header of {name} cannot be read ({error})") from error
     ends = [stop for begin, stop, expected in spans if stop - begin == expected]
     if len(ends) < len(spans) or max(ends, default=0) + 8 + len(header) != size:
         raise UnsupportedCheckpoint(f"{name} has {size:,} bytes, and its header describes others")
-    count = sum(prod(shape) for shape, _ in shapes)
-    return Weights(count, 8 * sum(prod(shape) * dtype.itemsize for shape, dtype in shapes) // max(1, count))
+    return Weights(count, 8 * (size - 8 - length) / max(1, count))
+
+
+def count_weights(tensor: str, dtype: str, elements: int) -> int:
+    """How many weights a tensor of a checkpoint holds; of the rounded ones, bytes may hold several."""
+    if tensor.endswith((SCALE, KINDS[1])):
+        return 0
+    if dtype == "U8":
+        return elements * (2 if tensor.endswith(KINDS[0]) else 4)  # mxfp4; BitNet
+    return elements if dtype in DTYPES or dtype in BYTES else 0
 
 
 def lowered_size(parameters: int, precision: str) -> int:

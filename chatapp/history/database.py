@@ -140,7 +140,7 @@ def _open(path: Path) -> sqlite3.Connection:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read
     except OSError as error:
-        if not path.is_file():
+        if not os.path.isfile(path):  # or its folder cannot be looked into
             raise HistoryError(f"cannot keep conversations in {path}: {error.strerror}; check the folder") from error
     if path.is_file() and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
         # Nobody can be writing: without this, SQLite would want to make files beside it in order to read.

@@ -321,7 +321,7 @@ def weigh(files: list[Wanted], config: Config, weights_in: Callable[[Wanted], fi
         bits = ITEM_BITS.get(str(config.get("dtype") or config.get("torch_dtype")), 32)
         return fit.Weights(size * 8 // bits, bits)
     weights = weights_in(first)
-    return weights if len(files) == 1 else fit.Weights(size * 8 // max(1, weights.bits), weights.bits)
+    return weights if len(files) == 1 else fit.Weights(round(size * 8 / max(1, weights.bits)), weights.bits)
 
 
 def start_of(path: Path, size: int) -> bytes:

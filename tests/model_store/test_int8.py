@@ -17,6 +17,7 @@ from model_store.convert import describe, kept, open_checkpoint
 from model_store.exports import Source
 from model_store.exports.decoders import copy_published
 from support.checkpoints import MakeCheckpoint
+from support.pulls import foreseen
 
 INT8 = PRECISIONS["int8"]
 
@@ -55,6 +56,7 @@ def test_it_is_told_and_the_default(checkpoint: MakeCheckpoint) -> None:
     in_int8(folder)
     model = describe(folder)
     assert (model.precision, model.precision_reason, model.parameters) == ("int8", int8.REASON, whole)
+    assert foreseen(folder) == whole
 
 
 def test_what_does_not_fit_is_refused(checkpoint: MakeCheckpoint) -> None:

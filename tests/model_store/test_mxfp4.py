@@ -17,6 +17,7 @@ from model_store.gguf import open_gguf
 from support.checkpoints import HERE
 from support.gguf_conversion import rounded
 from support.golden_logits import GOLDEN
+from support.pulls import foreseen
 
 CASE = GOLDEN / "gpt_oss-mxfp4"
 
@@ -31,6 +32,7 @@ def test_a_checkpoint_and_a_gguf_file_keep_the_same_numbers(tmp_path: Path) -> N
     held = kept(checkpoint, weights, checkpoint.exact)
     assert (checkpoint.precision, checkpoint.exact) == ("int4-32", "int8-32")
     assert kept(checkpoint, weights, checkpoint.precision) is weights
+    assert foreseen(CASE) == weights.parameters
     path = tmp_path / "model.gguf"
     path.write_bytes(rounded(CASE))
     file, architecture, same = open_gguf(path)

@@ -13,6 +13,7 @@ from model_store.checkpoint.kept import Kept
 from model_store.checkpoint.ternary import WANTED
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
+from support.pulls import foreseen
 from support.respelled_checkpoints import Tensors, configure, respelled
 
 GATE = "model.layers.1.mlp.gate_proj.weight"
@@ -50,6 +51,7 @@ def test_packed_matrices_are_what_they_stand_for_and_kept_as_they_are(tmp_path: 
     found, expected = opened(tmp_path / "packed"), opened(tmp_path / "floats", unpacked)
     kept = Kept(found)
     assert found.keys() == expected.keys()
+    assert foreseen(tmp_path / "packed" / "bitnet") == expected.parameters
     for name, weight in expected.items():
         assert np.array_equal(np.asarray(found[name].values), np.asarray(weight.values)), name
         if name.endswith("_proj"):

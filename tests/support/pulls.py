@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model_store import Store
+from model_store import Store, fit
 from model_store.hub import pull
 from model_store.hub.pull import Plan
 from model_store.hub.transfer import Transfer
@@ -42,6 +42,12 @@ def pulling(store: Store, planned: Callable[..., Plan]) -> Pull:
         return planned(name, **options).fetch(on_transfer=lambda now: None, patience=QUICK)
 
     return run
+
+
+def foreseen(folder: Path) -> int:
+    """The weights that a plan would count in a checkpoint, by the header of its file."""
+    path = folder / "model.safetensors"
+    return fit.read_header(path.name, path.stat().st_size, lambda size: pull.start_of(path, size)).parameters
 
 
 def everything(root: Path) -> list[str]:
