@@ -38,10 +38,12 @@ def add(parser: Parser) -> None:
 
 def run(given: Namespace) -> None:
     """Plan, fetch, lower and time a model, so that it is ready to run."""
+    from chatapp.placement.selection import check_place
     from model_store.hub import pull
 
     offline.require_network("pull")
     store, placement = Workspace().open_store(), read_placement(given)
+    check_place(placement)  # before anything is fetched
     wait = partial(note_wait, as_json=given.json)
     plan = pull.plan(store.roots, given.name, precision=placement.precision, on_wait=wait)
     if given.json:

@@ -59,13 +59,7 @@ def rank_runnable(store: Store, model: StoredModel, options: PlacementOptions) -
 
 def choose_on_backend(store: Store, model: StoredModel, options: PlacementOptions, name: str) -> Placement:
     """The placement for a user who names a backend; a precision that failed verification must be named too."""
-    backend = backends.get(name)
-    devices = backend.devices()
-    if not devices:
-        raise BackendError(f"{name} cannot run here: {backend.missing()}")
-    if options.device and options.device not in devices:
-        raise BackendError(f"{name} has no device {options.device!r} here; choose from {', '.join(devices)}")
-    device = options.device or devices[0]
+    device = choose_device(name, options.device)
     possible = [Placement(name, device, precision) for precision in list_precisions(model, options)]
     usable = [one for one in possible if options.precision or not find_rejection(store, model, one)]
     if not usable:
@@ -74,6 +68,25 @@ def choose_on_backend(store: Store, model: StoredModel, options: PlacementOption
             f"chatapp show {model.name} tells more, and --precision {model.precision} runs it all the same"
         )
     return usable[0]
+
+
+def choose_device(name: str, device: str | None) -> str:
+    """The device of a backend that a user names: the one that is asked for, or its first."""
+    backend = backends.get(name)
+    devices = backend.devices()
+    if not devices:
+        raise BackendError(f"{name} cannot run here: {backend.missing()}")
+    if device and device not in devices:
+        raise BackendError(f"{name} has no device {device!r} here; choose from {', '.join(devices)}")
+    return device or devices[0]
+
+
+def check_place(options: PlacementOptions) -> None:
+    """Refuse a backend or a device that is not here, whatever the model."""
+    if options.backend:
+        choose_device(options.backend, options.device)
+    else:
+        list_placements("", options.device)
 
 
 def expect(store: Store, model: StoredModel, options: PlacementOptions) -> Placement:

@@ -13,6 +13,8 @@ from model_store.models import BUILTIN
 
 PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_-])?"
 REPOSITORY = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")
+PAGE = re.compile(rf"https?://[^/]+/({PART}/{PART})")
+"""The address of a repository's page."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def refer(text: str) -> Reference:
         hint = suggest(text.lower(), catalog(), "see chatapp search, or write ORGANISATION/NAME[@REVISION]")
         if text == BUILTIN:
             hint = "it comes with chatapp, and is here: chatapp run builtin"
+        elif page := PAGE.match(text):
+            hint = f"of a page's address, write {page[1]}"
         raise ModelNotFound(f"there is no model {text!r} in the catalogue; {hint}")
     repository, revision = found[1], found[2]
     for entry in catalog().values():

@@ -90,9 +90,9 @@ class Listing(Mapping[str, Wanted]):
 def texts(entries: Entries, repository: str) -> list[Wanted]:
     """Configuration, tokenizer, templates, card and licence; what tokenizer.json makes superfluous is left out."""
     if "config.json" not in entries:
-        adapter = "adapter_config.json" in entries
-        what = "is an adapter for another model" if adapter else "has no config.json" + instead(entries)
-        raise UnsupportedCheckpoint(f"{repository} {what}; it cannot be run")
+        if "adapter_config.json" in entries:
+            raise UnsupportedCheckpoint(f"{repository} is an adapter for another model; it cannot be run")
+        raise UnsupportedCheckpoint(f"{repository} has no config.json{instead(entries)}")
     tokenizers = ("tokenizer.json",) if "tokenizer.json" in entries else VOCABULARIES
     templates = filter(TEMPLATES.fullmatch, entries)
     chosen = [entries[name] for name in (*TEXTS, *tokenizers, *templates) if name in entries]
@@ -122,9 +122,7 @@ def weight_index(entries: Entries, repository: str) -> tuple[Wanted | None, list
     alone = [name for name in entries if PLAIN.fullmatch(name) and name.endswith(".safetensors")]
     if len(alone) == 1:
         return None, [entries[alone[0]]]
-    raise UnsupportedCheckpoint(
-        f"{repository} has neither model.safetensors nor pytorch_model.bin{instead(entries)}; it cannot be run"
-    )
+    raise UnsupportedCheckpoint(f"{repository} has neither model.safetensors nor pytorch_model.bin{instead(entries)}")
 
 
 def exported(entries: Entries, repository: str) -> list[Wanted]:
@@ -169,9 +167,10 @@ def shards(index: Wanted, content: Mapping[str, Any], entries: Entries) -> list[
 
 
 def instead(entries: Entries) -> str:
-    """What a repository without usable weights has, for a message."""
+    """What a repository without usable weights has, and what can be done, for the end of a message."""
     found = sorted({what for suffix, what in OTHERS.items() if any(name.endswith(suffix) for name in entries)})
-    return f", but {' and '.join(found)}" if found else ""
+    end = "download one, and: chatapp import FILE" if OTHERS[".gguf"] in found else "it cannot be run"
+    return f"{', but ' if found else ''}{' and '.join(found)}; {end}"
 
 
 def total(files: Sequence[Wanted]) -> int:

@@ -218,7 +218,8 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
         raise StoreError(f"{there.hostname} cannot be asked: {plain(error)}; check HF_ENDPOINT and HF_TOKEN") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()
-        raise unreached(there.hostname, error) from error
+        way = f", through the proxy {proxy.hostname}," if proxy else ""
+        raise unreached(f"{there.hostname}{way}", error) from error
     except BaseException:
         connection.close()
         raise

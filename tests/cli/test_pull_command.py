@@ -172,12 +172,22 @@ def in_a_terminal(*arguments: str) -> str:
         ("org/none", "no public repository org/none"),
         ("../x", "no model '../x'"),
         ("org/tiny@no", "no revision 'no'"),
+        ("https://hf.example/org/tiny/tree/main", "of a page's address, write org/tiny"),
     ],
 )
 def test_what_cannot_be_pulled_is_said_in_one_line(chatapp: Run, tiny: Path, name: str, message: str) -> None:
     done = chatapp("pull", name)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert message in done.stderr
+
+
+def test_a_device_that_is_not_here_is_refused_before_anything_is_asked(
+    chatapp: Run, tiny: Path, loopback: LoopbackHub
+) -> None:
+    for backend in [], ["--backend", "onnx"]:
+        done = chatapp("pull", "org/tiny", "--device", "tpu", *backend)
+        assert done.returncode == 1 and "device 'tpu' here" in done.stderr
+    assert not loopback.requests
 
 
 def test_what_the_hub_says_cannot_steer_the_terminal(chatapp: Run, tiny: Path, loopback: LoopbackHub) -> None:

@@ -76,6 +76,12 @@ def test_a_proxied_pull_that_is_cut_goes_on(
     assert [one.range for one in loopback.asked(r"/tokenizer\.json")] == [None, "bytes=1000-"]
 
 
+def test_a_proxy_that_does_not_answer_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(StoreError, match=r"^hub\.example, through the proxy 127\.0\.0\.1, cannot be reached"):
+        pull.plan(store.roots, "org/tiny", site=Site(PUBLIC), patience=QUICK)
+
+
 @pytest.mark.process
 def test_what_needs_no_proxy_gets_none(
     chatapp: Run, loopback: LoopbackHub, monkeypatch: pytest.MonkeyPatch, ask_at: Callable[[str], None]

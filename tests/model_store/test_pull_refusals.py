@@ -162,7 +162,7 @@ def test_a_digest_that_is_none_is_refused(
         ("config.json", '{"model_type": "llama"}', "lacks a field"),
         ("config.json", '{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}', "already.*awq"),
         ("config.json", '{"model_type": "llama", "num_hidden_layers": 100000000}', "num_hidden_layers in config"),
-        ("config.json", None, "has no config.json, but GGUF files; it cannot be run"),
+        ("config.json", None, "has no config.json, but GGUF files; download one, and: chatapp import FILE"),
         ("tokenizer.json", None, "has none of tokenizer.json, vocab.json"),
         ("model.safetensors", None, "neither model.safetensors nor pytorch_model.bin, but GGUF files"),
         ("model.safetensors", b"", "its header would have"),
