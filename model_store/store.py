@@ -112,7 +112,7 @@ class Store:
 
     def unready(self, name: str) -> str:
         """Why a model is not there yet, or no longer: another process is at it, or only a part has come."""
-        from model_store.hub import pulled
+        from model_store.hub import manifest, pulled
 
         begun = (pulled.find(root, name, unfinished=True) for root in self.roots)
         location = self.location(next(filter(None, begun), name))
@@ -124,7 +124,7 @@ class Store:
         if not pulled.is_begun(location) or pulled.is_here(location):
             return ""
         how = f"is being pulled by {owner}; to wait for it" if owner else "has come in part; to go on"
-        return f"{name} {how}: chatapp pull {name}"
+        return f"{name} {how}: chatapp pull {manifest.read_reference(location.partial)}"
 
     def find(self, name: str) -> StoredModel:
         """The model that `get` gives, while nobody removes it."""

@@ -214,7 +214,7 @@ def describe_unfinished(root: Path, folder: Path, this: Machine) -> ListedModel:
         facts, files = manifest.read_source(folder), manifest.read_files(folder)
     except StoreError as error:
         return ListedModel(name, "broken", entry.kind if entry else "hub", name, parameters=parameters, note=str(error))
-    source = f"{facts.get('repository')}" + (f"@{facts['revision']}" if facts.get("revision") else "")
+    source = manifest.read_reference(folder)
     size = sum(file.size for file in files)
     done = sum(count_arrived(folder, file) for file in files)
     share = done / size if size else 0.0

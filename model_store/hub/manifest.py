@@ -29,6 +29,12 @@ def read_source(folder: Path) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name != "files"}
 
 
+def read_reference(folder: Path) -> str:
+    """The source of the checkpoint in `folder` as it is pulled: a repository, and the revision that was asked for."""
+    facts = read_source(folder)
+    return f"{facts.get('repository')}" + (f"@{facts['revision']}" if facts.get("revision") else "")
+
+
 def read_files(folder: Path) -> list[Wanted]:
     """The files in the manifest of `folder`, which somebody may have edited."""
     if not (folder / MANIFEST).exists():

@@ -136,8 +136,8 @@ def test_an_interrupted_pull_is_absent_and_goes_on(
     plan = planned()
     loopback.fault("safetensors", stall=100_000, delay=20)
     interrupted(store, plan, plan.size - (folder / "model.safetensors").stat().st_size + 100_000)
-    with pytest.raises(ModelNotFound, match="has come in part; to go on: chatapp pull"):
-        store.get(ORG)
+    with pytest.raises(ModelNotFound, match="has come in part; to go on: chatapp pull org/tiny$"):
+        store.get("org--tiny")
     assert [model.name for model in store.list()] == ["builtin"]
     again = planned()
     assert again.there == plan.size - (folder / "model.safetensors").stat().st_size + 100_000
