@@ -97,6 +97,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")  # or each test would measure first
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (OFFLINE, TESTS))))
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO()))  # nothing is piped in; pytest's cannot be read
     return folder
 
 

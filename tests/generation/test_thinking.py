@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.cli import main
 from chatapp.cli.printing import Form, Printout
 from chatapp.conversation import Setup
 from chatapp.conversation.setup import NO_SWITCH, tell_thinking
@@ -20,7 +21,7 @@ from chatapp.placement.selection import PlacementOptions
 from chatapp.text.errors import InputError
 from chatapp.tui.chat.message import Answer
 from model_store import Store
-from support.checkpoints import ROOT, MakeCheckpoint, Run
+from support.checkpoints import ROOT, MakeCheckpoint
 from support.dialogues import Begin, chatty, heard
 from support.line_view import Desk
 from support.screen_driver import running
@@ -203,11 +204,12 @@ def test_thinking_is_switched_where_the_template_can_and_refused_where_not(begin
 
 
 @pytest.mark.parametrize("option", ["--think", "--no-think", "--reasoning-effort=low"])
-def test_run_refuses_to_switch_what_has_no_switch(option: str, chatapp: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_refuses_to_switch_what_has_no_switch(
+    option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
-    done = chatapp("run", "builtin", "x = ", option)
-    assert done.returncode == 1
-    assert "builtin cannot switch its thinking: no switch is known of its chat template" in done.stderr
+    assert main.main(["run", "builtin", "x = ", option]) == 1
+    assert "builtin cannot switch its thinking: no switch is known of its chat template" in capsys.readouterr().err
 
 
 def test_a_saved_setup_keeps_the_switch() -> None:

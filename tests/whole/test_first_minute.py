@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from textual.color import Color
 
+from chatapp.cli import main
 from chatapp.generation.decoding.stop import StopStrings
 from chatapp.generation.engine import Engine
 from chatapp.generation.options import without_free_text
@@ -17,7 +18,7 @@ from chatapp.placement.selection import PlacementOptions
 from chatapp.tui.chat.completion_page import EXAMPLE, GAP_EXAMPLE
 from chatapp.tui.widgets.python_syntax import LONGEST, looks_like_python, parse
 from model_store import Store
-from support.checkpoints import ROOT, Run
+from support.checkpoints import ROOT
 from support.screen_driver import Driver, running
 from support.scripted_engine import ScriptedEngine
 
@@ -40,10 +41,13 @@ def test_the_example_is_continued_rightly_whatever_the_seed(builtin: Engine, see
     ast.parse(text)
 
 
-def test_the_first_command_of_the_readme_prints_what_parses(monkeypatch: pytest.MonkeyPatch, chatapp: Run) -> None:
+def test_the_first_command_of_the_readme_prints_what_parses(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
     commands = re.findall(r'chatapp run builtin "([^"]+)"', (ROOT / "README.md").read_text("utf-8"))
-    printed = chatapp("run", "builtin", commands[0]).stdout
+    assert main.main(["run", "builtin", commands[0]]) == 0
+    printed = capsys.readouterr().out
     assert RIGHT in printed and len(printed) < 200
     ast.parse(commands[0] + printed)
 
