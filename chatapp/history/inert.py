@@ -42,7 +42,7 @@ def find_code(lines: Sequence[str]) -> tuple[list[range], str]:
     """Find the lines of each block of code between fences, and what ends the last one where that goes on for ever."""
     found, end = [], ""
     fenced = any("```" in line or "~~~" in line for line in lines)
-    for token in make_parser().parse("\n".join(lines)) if fenced else ():
+    for token in shared_parser().parse("\n".join(lines)) if fenced else ():
         if token.type == "fence" and token.map and (token.level or lines[token.map[0]][:1] in "`~"):
             found.append(range(*token.map))
             last = lines[found[-1][-1]].strip()
@@ -52,8 +52,8 @@ def find_code(lines: Sequence[str]) -> tuple[list[range], str]:
 
 
 @cache
-def make_parser() -> "MarkdownIt":
-    """Make a parser that tells blocks apart, and looks into none."""
+def shared_parser() -> "MarkdownIt":
+    """The parser of all threads, which tells blocks apart, and looks into none."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100})

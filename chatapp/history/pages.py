@@ -115,7 +115,7 @@ def write_message(message: Message) -> str:
 
 def render(text: str) -> str:
     """Render Markdown as HTML; what is too long to be laid out soon is shown as it was written."""
-    return str(make_parser().render(printable(text))) if len(text) <= MOST else write_plain(text)
+    return str(shared_parser().render(printable(text))) if len(text) <= MOST else write_plain(text)
 
 
 def write_plain(text: str) -> str:
@@ -129,8 +129,8 @@ def escape(text: str) -> str:
 
 
 @cache
-def make_parser() -> MarkdownIt:
-    """Make a parser that knows no links, images or HTML, with headings below those of the page, and coloured code."""
+def shared_parser() -> MarkdownIt:
+    """The parser of all threads: no links, images or HTML, headings below those of the page, and coloured code."""
     made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100}).disable(RULES_OFF)
     made.core.ruler.push("below", lower_headings)
     made.add_render_rule("fence", write_code)

@@ -44,8 +44,8 @@ RULES_OFF: Final = ("html_block", "html_inline", "reference", "link", "image", "
 
 
 @cache
-def make_parser() -> MarkdownIt:
-    """Make a parser that knows no links, images or HTML: they are shown as they were written."""
+def shared_parser() -> MarkdownIt:
+    """The parser of all threads, which knows no links, images or HTML: they are shown as they were written."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("gfm-like", {"maxNesting": 100, "linkify": False}).disable(RULES_OFF)

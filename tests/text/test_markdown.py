@@ -12,7 +12,7 @@ from chatapp.text import markdown
 TEXT = "# a\n\n> b *c* `d` <e>\n\n- f\n\n|g|h|\n|-|-|\n|i|~~j~~|\n\n~~~py\nk = 1\n~~~\n"
 
 
-@pytest.mark.parametrize("make", [markdown.make_parser, inert.make_parser, pages.make_parser])
+@pytest.mark.parametrize("make", [markdown.shared_parser, inert.shared_parser, pages.shared_parser])
 def test_a_parser_is_whole_before_threads_share_it(
     make: Callable[[], MarkdownIt], monkeypatch: pytest.MonkeyPatch
 ) -> None:

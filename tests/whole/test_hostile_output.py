@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Markdown, Static
 
 from chatapp.text.clipboard import code_blocks
-from chatapp.text.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, make_parser, tame
+from chatapp.text.markdown import DEEPEST, ENDED, LONGEST_LINE, MOST, STRUCTURE, Tame, shared_parser, tame
 from chatapp.text.printable import printable
 from chatapp.tui.chat.completion_page import CompletionPage
 from chatapp.tui.prompt import Prompt
@@ -90,7 +90,7 @@ async def paste(widget: Widget, text: str) -> None:
 
 
 def markdown() -> Widget:
-    return Formatted(parser_factory=make_parser, open_links=False)
+    return Formatted(parser_factory=shared_parser, open_links=False)
 
 
 def widgets_under_test() -> dict[str, Shown]:
@@ -202,7 +202,7 @@ def test_code_blocks_are_found_in_time(case: str) -> None:
 def test_tamed_markdown_is_bounded_and_parsed_in_time(case: str) -> None:
     begun = time.process_time()
     text = tame(hostile.ALL[case])
-    tokens = make_parser().parse(text)
+    tokens = shared_parser().parse(text)
     assert time.process_time() - begun < HANG
     assert max(map(len, text.split("\n"))) <= LONGEST_LINE + 50
     assert max((token.level for token in tokens), default=0) <= 4 * DEEPEST + 8
@@ -252,6 +252,6 @@ def test_a_long_block_of_code_goes_on_in_the_next_with_its_language() -> None:
 
 def test_an_entity_cannot_bring_a_control_character_back() -> None:
     content = "".join(
-        child.content for token in make_parser().parse("&#x202e;x &#x2066;") for child in token.children or ()
+        child.content for token in shared_parser().parse("&#x202e;x &#x2066;") for child in token.children or ()
     )
     assert content == "\ufffdx \ufffd"

@@ -299,7 +299,7 @@ class Answer(Said):
 
     def made(self) -> Markdown | Static:
         """The widget of the text."""
-        from chatapp.text.markdown import make_parser, tame
+        from chatapp.text.markdown import shared_parser, tame
 
         answer = spoken(self.said)
         if self.settled:
@@ -309,7 +309,7 @@ class Answer(Said):
         from chatapp.tui.widgets.formatted import Formatted  # slow to import, so not before it is needed
 
         text = self.tame.feed(printable(answer)) if self.tame else tame(answer)
-        return Formatted(text, parser_factory=make_parser, open_links=False, classes="body")
+        return Formatted(text, parser_factory=shared_parser, open_links=False, classes="body")
 
     def look_up(self) -> None:
         """Somebody scrolls up, perhaps to what was left out while it grew."""

@@ -18,7 +18,7 @@ from textual.strip import Strip
 from textual.style import Style as Look
 from textual.widgets import Static
 
-from chatapp.text.markdown import make_parser, tame
+from chatapp.text.markdown import shared_parser, tame
 from chatapp.tui.widgets.code_colours import CodeColours
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Coloured:
     def __init__(self, text: str, app: App[None]) -> None:
         self.app, self.theme = app, CodeTheme(app)
         self.made = Prose("", hyperlinks=False, code_theme=self.theme)  # type: ignore[arg-type]  # Syntax takes either
-        self.made.parsed = make_parser().parse(tame(text))
+        self.made.parsed = shared_parser().parse(tame(text))
         self.segments: list[Segment] = []
         self.made_for = (0, "")
         """The width and the theme for which the segments are; a selection that is dragged paints them many times."""
