@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from chatapp.placement.selection import PlacementOptions
 
 STATS_FORMATS = ("text", "json")
+OFFLINE = "refuse the network altogether"
+"""What `--offline` does, with any command."""
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
@@ -31,7 +33,10 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, and which takes options by their whole names only."""
+
+    def __init__(self, **options: Any) -> None:  # Any: argparse's own
+        super().__init__(formatter_class=Formatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"Error: {printable(message)}; see {self.prog} --help\n")
@@ -224,7 +229,7 @@ def read_placement(given: Namespace) -> "PlacementOptions":
     )
 
 
-def add_remote(parser: argparse.ArgumentParser) -> None:
+def add_remote(parser: Parser) -> None:
     """Add the options about a server that has the model."""
     group = parser.add_argument_group(
         "server", "It gets the text. MODEL@SERVER is the same, wherever a model is named."
@@ -290,7 +295,7 @@ def read_form(given: Namespace) -> "Form":
     )
 
 
-def add_setup(parser: argparse.ArgumentParser) -> None:
+def add_setup(parser: Parser) -> None:
     """Add the options about how answers are to be: a system prompt, a preset, thinking."""
     from chatapp.generation.text.thinking import EFFORTS
 

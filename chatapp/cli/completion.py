@@ -6,7 +6,7 @@ from argparse import Action, Namespace
 from collections.abc import Callable, Iterator
 
 import backends
-from chatapp.cli.arguments import Parser
+from chatapp.cli.arguments import OFFLINE, Parser
 from chatapp.cli.editor import EDITORS
 from chatapp.cli.main import build_parsers
 from chatapp.cli.service import ACTIONS
@@ -95,7 +95,7 @@ def offers(line: str) -> tuple[dict[str, str], bool]:
         option, equals, last = last.partition("=")
         if not equals:
             known = {name: told(one) for one in options(parser) for name in one.option_strings}
-            return matching(known | {"--offline": "refuse the network altogether"}, option), False
+            return matching(known | {"--offline": OFFLINE}, option), False
         action, begin = parser._option_string_actions.get(option, NOTHING), option + equals
     found = matching(values(action, parser.prog.removeprefix("chatapp ")), last)
     return {begin + name: about for name, about in found.items()}, action.metavar in FILES

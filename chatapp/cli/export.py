@@ -1,6 +1,6 @@
 """`chatapp export`: write a model as other programs load it."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import fields
 from typing import Any
 
@@ -24,13 +24,7 @@ def add(parser: Parser) -> None:
     targets = parser.add_subparsers(dest="target", metavar="TARGET", title="targets", required=True)
     for name in exporting.TARGETS:
         target = exporting.get(name)
-        added: ArgumentParser = targets.add_parser(
-            name,
-            help=target.SUMMARY,
-            description=f"Write {target.SUMMARY}.",
-            formatter_class=parser.formatter_class,
-            allow_abbrev=False,
-        )
+        added: Parser = targets.add_parser(name, help=target.SUMMARY, description=f"Write {target.SUMMARY}.")
         added.add_argument("model", metavar="MODEL")
         added.add_argument("folder", metavar="DIR", type=parse_path)
         for field in fields(target.Options):
@@ -38,7 +32,7 @@ def add(parser: Parser) -> None:
         added.add_argument("--check", action="store_true", help="load the export, and compare it with ours")
 
 
-def add_option(parser: ArgumentParser, name: str, default: Any, facts: Any) -> None:  # Any: of a dataclass' field
+def add_option(parser: Parser, name: str, default: Any, facts: Any) -> None:  # Any: of a dataclass' field
     """Add an option of a target, of the type of its default."""
     flag = "--" + name.replace("_", "-")
     if isinstance(default, bool):

@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note
-from chatapp.tui.signals import SIGNALS
+from chatapp.text.signals import ENDING
 from chatapp.workspace import Workspace
 
 DETAILS = """\
@@ -26,9 +26,8 @@ def run(given: Namespace) -> int:
     """Answer the editor until it leaves."""
     from chatapp.lsp.streams import claim_output
 
-    for name in ("SIGINT", *SIGNALS):
-        if known := getattr(signal, name, None):
-            signal.signal(known, signal.SIG_DFL)  # a thread that waits for input would outlive Python's own end
+    for number in (signal.SIGINT, *ENDING):
+        signal.signal(number, signal.SIG_DFL)  # a thread that waits for input would outlive Python's own end
     if sys.stdin.isatty():
         note("An editor starts this and talks to it: chatapp editor tells how. Ctrl+C leaves.")
     output = claim_output()

@@ -13,11 +13,11 @@ from types import FrameType, ModuleType
 
 from backends.suggest import suggest
 from chatapp import __version__
-from chatapp.cli.arguments import Formatter, Parser, name_flag, name_stats_format
+from chatapp.cli.arguments import OFFLINE, Parser, name_flag, name_stats_format
 from chatapp.settings import offline
 from chatapp.text.errors import InputError, UsageError, one_line
 from chatapp.text.printable import printable
-from chatapp.tui.signals import SIGNALS
+from chatapp.text.signals import ENDING
 
 COMMANDS = {
     "run": "answer one prompt, or talk line by line",
@@ -70,10 +70,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (what was written i
 def start() -> int:
     """Run the command that this process was started with, and return the exit code."""
     gc.set_threshold(GARBAGE)
-    for name in SIGNALS:
-        known = getattr(signal, name, None)  # Windows has no SIGHUP
-        if known and signal.getsignal(known) is signal.SIG_DFL:  # nohup ignores it
-            signal.signal(known, leave)
+    for number in ENDING:
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
+            signal.signal(number, leave)
     try:
         return main()
     finally:
@@ -184,27 +183,19 @@ def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
         prog="chatapp",
         description="Chat and complete code with a model that runs on this machine. Without a command: a screen.",
         epilog=EPILOG,
-        formatter_class=Formatter,
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"chatapp {__version__}")
-    parser.add_argument("--offline", action="store_true", help="with any command: refuse the network altogether")
+    parser.add_argument("--offline", action="store_true", help=f"with any command: {OFFLINE}")
     parser.add_argument("--model", dest="screen_model", metavar="MODEL", help="the screen's model (default: builtin)")
     parser.add_argument(
         "--remote", dest="screen_remote", metavar="SERVER", help="let it answer instead: an address, or a name"
     )
     parser.set_defaults(plain=False, system=None, preset=None, think=None, tools=None, words=[], name_words=None)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=Parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         names = [name, *(alias for alias, meant in ALIASES.items() if meant == name)]
-        added: Parser = commands.add_parser(
-            name,
-            aliases=names[1:],
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            formatter_class=Formatter,
-            allow_abbrev=False,
-        )
+        about = f"{summary[0].upper()}{summary[1:]}."
+        added: Parser = commands.add_parser(name, aliases=names[1:], help=summary, description=about)
         if not {*names}.isdisjoint(argv):
             add_command(added, import_command(name))
     return parser, dict(commands.choices)

@@ -1,7 +1,7 @@
 """`chatapp sessions`: list, search, show, export, import, rename and delete conversations."""
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -41,19 +41,13 @@ def add(parser: Parser) -> None:
     """Add the actions, each with its arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
 
-    def action(name: str, act: Act, summary: str, details: str = "", aliases: tuple[str, ...] = ()) -> ArgumentParser:
-        added: ArgumentParser = actions.add_parser(
-            name,
-            aliases=aliases,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.\n\n{details}".strip(),
-            formatter_class=parser.formatter_class,
-            allow_abbrev=False,
-        )
+    def action(name: str, act: Act, summary: str, details: str = "", aliases: tuple[str, ...] = ()) -> Parser:
+        about = f"{summary[0].upper()}{summary[1:]}.\n\n{details}".strip()
+        added: Parser = actions.add_parser(name, aliases=aliases, help=summary, description=about)
         added.set_defaults(act=act)
         return added
 
-    def json_and_limit(added: ArgumentParser, default: str) -> None:
+    def json_and_limit(added: Parser, default: str) -> None:
         added.add_argument("--limit", metavar="N", type=parse_number, help=f"at most so many (default: {default})")
         added.add_argument("--json", action="store_true", help="print JSON")
 
@@ -69,7 +63,7 @@ def add(parser: Parser) -> None:
     add_changes(action)
 
 
-def add_changes(action: Callable[..., ArgumentParser]) -> None:
+def add_changes(action: Callable[..., Parser]) -> None:
     """Add the actions that write conversations to files, bring them in and change them."""
     exporting = action("export", export, "write conversations as Markdown, JSON or HTML", EXPORT)
     exporting.add_argument("ids", metavar="ID", type=parse_number, nargs="*")

@@ -10,13 +10,14 @@ from contextlib import suppress
 from threading import Timer
 from typing import TYPE_CHECKING
 
+from chatapp.text.signals import ENDING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
     from textual.app import App
 
-SIGNALS = ("SIGHUP", "SIGTERM")
 ENOUGH = 10.0
 """Seconds in which chatapp leaves a terminal that is gone; who stayed behind there would be seen by nobody."""
 
@@ -32,9 +33,8 @@ def leave_on_signals(app: App[None], leave: Callable[[], None], has_begun: Calla
         elif not has_begun():  # else it is leaving already
             raise SystemExit(128 + number)
 
-    for name in SIGNALS:
-        if known := getattr(signal, name, None):  # Windows has no SIGHUP
-            signal.signal(known, take)
+    for number in ENDING:
+        signal.signal(number, take)
 
 
 def let_go_of_terminal() -> None:
