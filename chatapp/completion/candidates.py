@@ -1,7 +1,7 @@
 """Candidates for a place: what the model says, and what followed the same text in files."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -9,6 +9,7 @@ from chatapp.completion.gate import Gate, find_imbalance, split_lines
 from chatapp.completion.matches import Match, matches_elsewhere, matches_in_file
 from chatapp.completion.place import Place
 from chatapp.generation import Engine
+from chatapp.generation.contract import Wanted, yes
 
 Source = Literal["file", "open file", "folder", "model"]
 CHARACTERS_PER_TOKEN = 3.5
@@ -47,7 +48,7 @@ class Candidate:
 
 
 def find_candidates(
-    engine: Engine | None, place: Place, wanted: Callable[[], bool] = lambda: True, *, matching: bool = True
+    engine: Engine | None, place: Place, wanted: Wanted = yes, *, matching: bool = True
 ) -> list[Candidate]:
     """The different lines that may stand at a place, said by the model and, if `matching`, found in files.
 
@@ -88,9 +89,7 @@ def leave_closed(text: str, behind: str) -> str:
     return next((text.removesuffix(end) for end in ends if text.endswith(end)), text)
 
 
-def ask(
-    engine: Engine, place: Place, found: Sequence[Candidate], wanted: Callable[[], bool]
-) -> list[tuple[str, float]]:
+def ask(engine: Engine, place: Place, found: Sequence[Candidate], wanted: Wanted) -> list[tuple[str, float]]:
     """The lines that the model finds the likeliest, and the first of those found; with their log-probabilities."""
     prefix, suffix = see(place, engine.context_length)
     if engine.sees_files and place.folder and place.path:

@@ -10,6 +10,7 @@ from chatapp.completion.gate import Gate, is_word
 from chatapp.completion.place import Place
 from chatapp.completion.ranker import rank, read_weights
 from chatapp.generation import Engine
+from chatapp.generation.contract import Wanted, yes
 
 THRESHOLD = 0.3
 """The probability from which an offer is shown unasked."""
@@ -93,7 +94,7 @@ class Completer:
         *,
         invoked: bool = False,
         lines: int | None = 1,
-        wanted: Callable[[], bool] = lambda: True,
+        wanted: Wanted = yes,
         enough: Callable[[], bool] = lambda: False,
     ) -> list[Offer]:
         """At most n different offers for a place, the best first: only what is worth showing unasked, unless `invoked`.
@@ -115,7 +116,7 @@ class Completer:
         self._last = Answer(asked, place.prefix, n, given, none)
         return given
 
-    def _find(self, place: Place, wanted: Callable[[], bool]) -> tuple[list[Offer], float]:
+    def _find(self, place: Place, wanted: Wanted) -> tuple[list[Offer], float]:
         """Offers of one line, the best first, and the probability that none of them is right."""
         candidates = find_candidates(self.engine, place, wanted, matching=self.matching)
         weights = read_weights("model" if self.engine else "files", place.ending)

@@ -1,7 +1,7 @@
 """One conversation with a model: what is asked, edited, answered again, and which branch is shown."""
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
@@ -14,7 +14,7 @@ from chatapp.conversation.setup import Setup, facts, wrong_thinking
 from chatapp.conversation.texts import Reached, Text, beginning, ends, parts_of, shortened
 from chatapp.conversation.tree import Tree
 from chatapp.conversation.turn import BEGINNING, Turn, go_on_from, hold_back, is_cut_off, is_unanswered, take_beams
-from chatapp.generation import Delta, Engine, GenerationError, Options, Reply, Token, ToolCall, Usage
+from chatapp.generation import Deltas, Engine, GenerationError, Options, Reply, Token, ToolCall, Usage
 from chatapp.generation.options import without_free_text
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
 from chatapp.history.text import clean
@@ -331,7 +331,7 @@ class Dialogue:
         next(turn.deltas)  # from here on it is noticed when it is closed
         return turn
 
-    def _draw(self, engine: Engine, turn: Turn, stream: Generator[Delta, None, None]) -> Generator[Delta, None, None]:
+    def _draw(self, engine: Engine, turn: Turn, stream: Deltas) -> Deltas:
         """Draw the deltas of a turn, and save them as they pass."""
         replies = [Reply(tokens=list(turn.tokens), begun=len(turn.tokens)) for _ in turn.replies]
         if cut := turn.resumed:

@@ -9,7 +9,7 @@ from chatapp.conversation.saving import Saving
 from chatapp.conversation.states import resuming
 from chatapp.conversation.tree import Tree
 from chatapp.conversation.turn import BEGINNING, Turn
-from chatapp.generation import Delta, Engine
+from chatapp.generation import Delta, Deltas, Engine
 from chatapp.generation.text.message import Message as Said
 from chatapp.history import Message
 from chatapp.history.text import clean
@@ -26,7 +26,7 @@ class Prompting:
         self.window = context_window.Window()
         """Where the last prompt began."""
 
-    def answer(self, engine: Engine, turn: Turn, toolset: "Toolset | None") -> Generator[Delta, None, None]:
+    def answer(self, engine: Engine, turn: Turn, toolset: "Toolset | None") -> Deltas:
         """Ask the model for a reply to the conversation; what it may call is offered with it."""
         setup, begun = self.saving.setup, [token.id for token in turn.tokens]
         if toolset and setup.tools:
@@ -78,7 +78,7 @@ class Prompting:
         self.saving.change(said[-1].id, summary=clean(summary))
         return summary
 
-    def complete(self, engine: Engine, turn: Turn, text: str) -> Generator[Delta, None, None]:
+    def complete(self, engine: Engine, turn: Turn, text: str) -> Deltas:
         """Ask the model for what follows a text, of which the first lines may have to be left out, or fills its gap."""
         turn.asked = receipt.Asked(after=turn.after)
         if turn.after is not None:

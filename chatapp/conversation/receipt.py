@@ -1,13 +1,13 @@
 """Receipts: what an answer was computed with, kept beside it, so that it can be computed again."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import chatapp
 from chatapp.conversation import context_window
 from chatapp.conversation.setup import facts
-from chatapp.generation import Delta, Engine, Options
+from chatapp.generation import Deltas, Engine, Options
 from chatapp.history import Message
 
 
@@ -25,7 +25,7 @@ class Asked:
 
     def stream(
         self, engine: Engine, before: Sequence[Message], options: Options, begun: Sequence[int], text: str | None
-    ) -> Generator[Delta, None, None]:
+    ) -> Deltas:
         """Ask it again, after the same messages; of a completion, after a text."""
         if text is not None and self.after is not None:
             return engine.infill(text, self.after, options)

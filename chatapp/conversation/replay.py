@@ -1,6 +1,6 @@
 """An answer computed again with what its receipt tells, and compared with what it was."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 
@@ -8,7 +8,7 @@ import chatapp
 from chatapp.conversation.conversation import Dialogue
 from chatapp.conversation.receipt import Asked
 from chatapp.conversation.setup import understood
-from chatapp.generation import Delta, Engine, Options, Token
+from chatapp.generation import Deltas, Engine, Options, Token
 from chatapp.history import HistoryError
 from chatapp.history.rows import DECIMALS
 
@@ -75,7 +75,7 @@ def replay(dialogue: Dialogue, engine: Engine, message: int) -> Comparison:
     return replace(found, changed=changed)
 
 
-def compare(tokens: Sequence[Token], stream: Generator[Delta, None, None], index: int, *, whole: bool) -> Comparison:
+def compare(tokens: Sequence[Token], stream: Deltas, index: int, *, whole: bool) -> Comparison:
     """Compare the tokens of an answer with those of a stream; `whole` says that it ended by itself."""
     drifts, place = list[float](), 0
     with closing(stream):

@@ -1,10 +1,10 @@
 """The turns of a conversation: one question and its replies."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from chatapp.conversation.receipt import Asked
-from chatapp.generation import Delta, FinishReason, Options, Reply, Token, ToolCall
+from chatapp.generation import Delta, Deltas, FinishReason, Options, Reply, Token, ToolCall
 from chatapp.generation.beam_tree import Beam, BeamTree
 from chatapp.generation.delta import NO_TIME
 from chatapp.generation.text.tools import Listener
@@ -38,7 +38,7 @@ class Turn:
     """The messages that there were not before, each after its parent."""
     replies: tuple[Message, ...] = ()
     """The begun replies: empty, or with the text they go on from."""
-    deltas: Generator[Delta, None, None] = field(init=False)
+    deltas: Deltas = field(init=False)
     """What the model says, saved as it passes; one without tokens only tells that the model is at work."""
     listener: Listener | None = None
     """What finds calls of tools in the reply, where the model is offered some."""

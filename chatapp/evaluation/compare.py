@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from backends import Placement
-from chatapp.generation import Delta, Engine, Message, Reply, Usage
+from chatapp.generation import Delta, Deltas, Engine, Message, Reply, Usage
 from chatapp.text.errors import one_line
 from chatapp.text.units import milliseconds, rate, table
 
@@ -101,7 +101,7 @@ class Question:
     system: str = ""
     max_tokens: int = 128
 
-    def ask(self, engine: Engine) -> Generator[Delta, None, None]:
+    def ask(self, engine: Engine) -> Deltas:
         """The answer of a model with a chat template, or the continuation of any other."""
         # The seed has no say in greedy answers, but with one the prompt is read anew whatever the cache holds.
         options = replace(engine.defaults, temperature=0.0, max_tokens=self.max_tokens, seed=0, logprobs=0)

@@ -1,7 +1,7 @@
 """Engine, Options, Delta: a loaded model answers, token by token; what makes one is in `engine`."""
 
 from chatapp.generation.contract import Engine
-from chatapp.generation.delta import Alternative, BeamEvent, Delta, FinishReason, Guesses, Timings, Token, Usage
+from chatapp.generation.delta import Alternative, BeamEvent, Delta, Deltas, FinishReason, Guesses, Timings, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.options import OptionError, Options
 from chatapp.generation.reply import Reply
@@ -12,6 +12,7 @@ __all__ = [
     "Alternative",
     "BeamEvent",
     "Delta",
+    "Deltas",
     "Engine",
     "Excerpt",
     "FinishReason",

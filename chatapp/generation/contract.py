@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from chatapp.generation.delta import Delta, Token, Usage
+from chatapp.generation.delta import Deltas, Token, Usage
 from chatapp.generation.options import Options
 from chatapp.generation.text.message import Message
-from chatapp.generation.text.surroundings import Surroundings
+from chatapp.generation.text.surroundings import Around
 from chatapp.generation.text.thinking import Think
 
 if TYPE_CHECKING:
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from chatapp.generation.decoding.lines import Line
     from chatapp.generation.decoding.preview import Distribution
 
+Wanted = Callable[[], bool]
+"""Asked again and again while an answer is computed: whether somebody still waits for it."""
 UNKNOWN_CONTEXT = 1 << 30
 """The context's length of a model elsewhere whose server does not tell it."""
+
+
+def yes() -> bool:
+    """What is asked for is wanted, whatever comes."""
+    return True
 
 
 class Engine(Protocol):
@@ -63,34 +70,17 @@ class Engine(Protocol):
     def text_of(self, tokens: Sequence[int], think: Think | None = None) -> str: ...
     def tokens_of(self, text: str, think: Think | None = None) -> Sequence[Token]: ...
 
-    def chat(
-        self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()
-    ) -> Generator[Delta, None, None]: ...
-    def complete(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]: ...
-    def infill(
-        self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None
-    ) -> Generator[Delta, None, None]: ...
+    def chat(self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()) -> Deltas: ...
+    def complete(self, text: str | Sequence[int], options: Options) -> Deltas: ...
+    def infill(self, prefix: str, suffix: str, options: Options, around: Around = None) -> Deltas: ...
     def find_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        around: Surroundings | None = None,
-        *,
-        width: int = ...,
-        count: int = ...,
-        wanted: Callable[[], bool] = ...,
+        self, prefix: str, suffix: str, around: Around = None, *, width: int = 4, count: int = 4, wanted: Wanted = yes
     ) -> list[Line] | None: ...
     def score_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        texts: Sequence[str],
-        around: Surroundings | None = None,
-        *,
-        wanted: Callable[[], bool] = ...,
+        self, prefix: str, suffix: str, texts: Sequence[str], around: Around = None, *, wanted: Wanted = yes
     ) -> list[float] | None: ...
     def next_token(
-        self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = ..., *, file_start: bool = ...
+        self, prompt: Sequence[Message] | str, wanted: Wanted = yes, *, file_start: bool = False
     ) -> Distribution | None: ...
 
 

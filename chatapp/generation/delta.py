@@ -1,6 +1,6 @@
 """What a reply arrives in: deltas with their tokens, their timings and, at the end, the usage."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -157,6 +157,7 @@ class Delta:
     """The stop string that has ended it, with its last delta."""
 
 
+Deltas = Generator[Delta, None, None]
 NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
 WAITING = Delta("", 0, (), None, NO_TIME, None)
 """Nothing has come: the reader may leave."""

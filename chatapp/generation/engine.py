@@ -1,6 +1,6 @@
 """A loaded model that can chat, complete and infill; one turn at a time."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backends import Placement, Session
+from chatapp.generation.contract import Wanted, yes
 from chatapp.generation.decoding.after_thinking import AfterThinking
 from chatapp.generation.decoding.constraint import Constraint, Continued, Typed, TypedFirst
 from chatapp.generation.decoding.drafts import DraftModel, Lookup, check_draft
@@ -20,7 +21,7 @@ from chatapp.generation.decoding.row import Row
 from chatapp.generation.decoding.sampling import Sampler
 from chatapp.generation.decoding.speculation import Pace, Speculation, rounds_alike
 from chatapp.generation.decoding.stop import StopStrings
-from chatapp.generation.delta import Delta, Token, Usage
+from chatapp.generation.delta import Deltas, Token, Usage
 from chatapp.generation.errors import GenerationError, PromptTooLong
 from chatapp.generation.memory import check_beams
 from chatapp.generation.options import OptionError, Options, check_together
@@ -31,7 +32,7 @@ from chatapp.generation.text import infill
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.infill import Infill
 from chatapp.generation.text.message import Message
-from chatapp.generation.text.surroundings import Surroundings
+from chatapp.generation.text.surroundings import Around
 from chatapp.generation.text.thinking import MARKS, Channels, Think, split
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.generation.turn import USUAL, Turn
@@ -178,7 +179,7 @@ class Engine:
 
     def chat(
         self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), partial: PartialReply = NEW
-    ) -> Generator[Delta, None, None]:
+    ) -> Deltas:
         """The assistant's reply to a conversation, or what follows where it has `begun` with these tokens.
 
         Those are not told again, but a character that they left incomplete is; a stop string that begins among them
@@ -249,9 +250,7 @@ class Engine:
             written = write_answer_or_calls(self.tokenizer, self.chat_template.source, options)
         return Grammar(self._vocabulary, written, name)
 
-    def complete(
-        self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW
-    ) -> Generator[Delta, None, None]:
+    def complete(self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW) -> Deltas:
         """What may follow a text, or its tokens; what answers it, where an encoder reads it."""
         started = perf_counter()
         prompt, taken = self._prompt(text, options)
@@ -270,7 +269,7 @@ class Engine:
                 row.stops = end_body(options.stop, text)
         return self._stream(turn)
 
-    def score(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
+    def score(self, text: str | Sequence[int], options: Options) -> Deltas:
         """A text, or its tokens, as it stands, each token with its log-probability; nothing follows it."""
         started = perf_counter()
         if self.session.whole_prompts:
@@ -289,13 +288,8 @@ class Engine:
         return LineBreaks(self.tokenizer, self.session.vocab_size)
 
     def infill(
-        self,
-        prefix: str,
-        suffix: str,
-        options: Options,
-        around: Surroundings | None = None,
-        partial: PartialReply = NEW,
-    ) -> Generator[Delta, None, None]:
+        self, prefix: str, suffix: str, options: Options, around: Around = None, partial: PartialReply = NEW
+    ) -> Deltas:
         """What may stand between two texts: 64 tokens if the options do not say how many.
 
         Of texts that do not fit the context, what is farthest from the gap is left out. Where the model comes to write
@@ -314,14 +308,7 @@ class Engine:
         return self._stream(turn)
 
     def find_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        around: Surroundings | None = None,
-        *,
-        width: int = 4,
-        count: int = 4,
-        wanted: Callable[[], bool] = lambda: True,
+        self, prefix: str, suffix: str, around: Around = None, *, width: int = 4, count: int = 4, wanted: Wanted = yes
     ) -> list[Line] | None:
         """The likeliest rests of the line between two texts, of those that a beam search meets, at most `count`.
 
@@ -338,13 +325,7 @@ class Engine:
         return search.lines
 
     def score_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        texts: Sequence[str],
-        around: Surroundings | None = None,
-        *,
-        wanted: Callable[[], bool] = lambda: True,
+        self, prefix: str, suffix: str, texts: Sequence[str], around: Around = None, *, wanted: Wanted = yes
     ) -> list[float] | None:
         """The log-probability of each text as the rest of the line between two texts, the line's end included.
 
@@ -379,11 +360,7 @@ class Engine:
         return LineEnds(self.tokenizer, self._prompts.check_gap().end)
 
     def next_token(
-        self,
-        prompt: Sequence[Message] | str,
-        wanted: Callable[[], bool] = lambda: True,
-        *,
-        file_start: bool = False,
+        self, prompt: Sequence[Message] | str, wanted: Wanted = yes, *, file_start: bool = False
     ) -> Distribution | None:
         """What the model says about the token that comes after a conversation, or a text that may begin a file.
 
@@ -479,7 +456,7 @@ class Engine:
         check_draft(self.tokenizer, self.session, draft.tokenizer, draft.session)
         self.draft, self._pace = draft, Pace()
 
-    def _stream(self, turn: Turn) -> Generator[Delta, None, None]:
+    def _stream(self, turn: Turn) -> Deltas:
         row, small = turn.rows[0], self.draft and self.draft.session
         options = row.sampler.options  # the seed that is told gives the same text again, unless guesses are asked for
         if options.guesses and (options.speculate or rounds_alike(self.placement)):

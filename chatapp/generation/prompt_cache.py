@@ -1,13 +1,14 @@
 """What a session's cache holds, and held of other texts: of the next prompt only what is new is read."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from backends import KeyValues, Placement, Session
+from chatapp.generation.contract import Wanted
 from chatapp.generation.decoding.generate import count_shared, split_prompt
 from chatapp.generation.memory import available_memory
 
@@ -156,7 +157,7 @@ class PromptCache:
             self.session.rewind(len(prompt))
         self.keep(prompt)
 
-    def read(self, unread: list[int], wanted: Callable[[], bool]) -> np.ndarray | None:
+    def read(self, unread: list[int], wanted: Wanted) -> np.ndarray | None:
         """The logits (1, 1, vocab) after the unread tokens of a prompt; None where `wanted` says no before a part."""
         logits = None
         for part in split_prompt(self.session, unread):

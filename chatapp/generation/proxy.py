@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,16 @@ import numpy as np
 
 from backends import Placement
 from chatapp.generation.contract import Engine as EngineContract
+from chatapp.generation.contract import Wanted, yes
 from chatapp.generation.decoding.lines import Line
 from chatapp.generation.decoding.preview import Distribution
-from chatapp.generation.delta import Delta
+from chatapp.generation.delta import Deltas
 from chatapp.generation.engine import Engine
 from chatapp.generation.options import Options, published_options
 from chatapp.generation.partial_reply import NEW, PartialReply
 from chatapp.generation.text.chat_template import ChatTemplate
 from chatapp.generation.text.message import Message
-from chatapp.generation.text.surroundings import Surroundings
+from chatapp.generation.text.surroundings import Around
 from chatapp.generation.text.tokenizer import open_tokenizer
 from chatapp.generation.wire import Json, read_message, read_surroundings, write_message, write_surroundings
 
@@ -48,52 +49,38 @@ class ProxyEngine(Engine):
         super().__init__(session, open_tokenizer(folder, tokenizer), template, defaults=published_options(folder))
 
     @abstractmethod
-    def _draw(self, asked: Json, options: Options) -> Generator[Delta, None, None]:
+    def _draw(self, asked: Json, options: Options) -> Deltas:
         """The deltas of a call."""
 
     @abstractmethod
-    def _look(self, asked: Json, wanted: Callable[[], bool]) -> Any:  # Any: JSON
+    def _look(self, asked: Json, wanted: Wanted) -> Any:  # Any: JSON
         """What is said to a call that writes nothing; None where it is not wanted any more."""
 
     def chat(
         self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), partial: PartialReply = NEW
-    ) -> Generator[Delta, None, None]:
+    ) -> Deltas:
         """The assistant's reply to a conversation, as Engine.chat."""
         asked = {"call": "chat", "messages": list(map(write_message, messages)), "begun": list(begun)}
         return self._draw({**asked, **write_partial(partial)}, options)
 
-    def complete(
-        self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW
-    ) -> Generator[Delta, None, None]:
+    def complete(self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW) -> Deltas:
         """What may follow a text, as Engine.complete."""
         asked = {"call": "complete", "text": text if isinstance(text, str) else list(text)}
         return self._draw({**asked, **write_partial(partial)}, options)
 
-    def score(self, text: str | Sequence[int], options: Options) -> Generator[Delta, None, None]:
+    def score(self, text: str | Sequence[int], options: Options) -> Deltas:
         """A text with the log-probabilities of its tokens, as Engine.score."""
         return self._draw({"call": "score", "text": text if isinstance(text, str) else list(text)}, options)
 
     def infill(
-        self,
-        prefix: str,
-        suffix: str,
-        options: Options,
-        around: Surroundings | None = None,
-        partial: PartialReply = NEW,
-    ) -> Generator[Delta, None, None]:
+        self, prefix: str, suffix: str, options: Options, around: Around = None, partial: PartialReply = NEW
+    ) -> Deltas:
         """What may stand between two texts, as Engine.infill."""
         asked = {"call": "infill", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
         return self._draw({**asked, **write_partial(partial)}, options)
 
     def find_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        around: Surroundings | None = None,
-        *,
-        width: int = 4,
-        count: int = 4,
-        wanted: Callable[[], bool] = lambda: True,
+        self, prefix: str, suffix: str, around: Around = None, *, width: int = 4, count: int = 4, wanted: Wanted = yes
     ) -> list[Line] | None:
         """The likeliest rests of a line, as Engine.find_lines."""
         asked = {"call": "find_lines", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
@@ -102,13 +89,7 @@ class ProxyEngine(Engine):
         return lines and [Line(text, tuple(tokens), logprob) for text, tokens, logprob in lines]
 
     def score_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        texts: Sequence[str],
-        around: Surroundings | None = None,
-        *,
-        wanted: Callable[[], bool] = lambda: True,
+        self, prefix: str, suffix: str, texts: Sequence[str], around: Around = None, *, wanted: Wanted = yes
     ) -> list[float] | None:
         """The log-probabilities of lines, as Engine.score_lines."""
         asked = {"call": "score_lines", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
@@ -117,7 +98,7 @@ class ProxyEngine(Engine):
         return scores and [-math.inf if score is None else score for score in scores]
 
     def next_token(
-        self, prompt: Sequence[Message] | str, wanted: Callable[[], bool] = lambda: True, *, file_start: bool = False
+        self, prompt: Sequence[Message] | str, wanted: Wanted = yes, *, file_start: bool = False
     ) -> Distribution | None:
         """What the model says about the token that comes next, as Engine.next_token."""
         text = {"text": prompt} if isinstance(prompt, str) else {"messages": list(map(write_message, prompt))}
@@ -133,7 +114,7 @@ def write_partial(partial: PartialReply) -> dict[str, Any]:  # Any: JSON
     return {"partial": list(partial.tokens), "seed": partial.seed} if partial != NEW else {}
 
 
-def draw(engine: EngineContract, asked: Json, options: Options) -> Generator[Delta, None, None]:
+def draw(engine: EngineContract, asked: Json, options: Options) -> Deltas:
     """Carry out a call of a `ProxyEngine` that gives deltas."""
     partial = PartialReply(asked["partial"], asked.get("seed")) if "partial" in asked else NEW
     more = {"partial": partial} if partial != NEW else {}
@@ -148,7 +129,7 @@ def draw(engine: EngineContract, asked: Json, options: Options) -> Generator[Del
     return engine.infill(asked["text"], asked["suffix"], options, read_surroundings(asked["around"]), **more)
 
 
-def look(engine: EngineContract, asked: Json, wanted: Callable[[], bool]) -> Json:
+def look(engine: EngineContract, asked: Json, wanted: Wanted) -> Json:
     """Carry out a call that writes nothing; it ends early where nobody waits any more."""
     if asked["call"] == "next_token":
         messages = asked.get("messages")

@@ -15,7 +15,7 @@ from backends.rereading import PART, Foreseeing, replay
 from chatapp.generation.decoding.beams import Beams
 from chatapp.generation.decoding.generate import Growth, generate
 from chatapp.generation.decoding.scoring import score_prompt
-from chatapp.generation.delta import NO_TIME, Delta, Timings, Usage
+from chatapp.generation.delta import NO_TIME, Delta, Deltas, Timings, Usage
 from chatapp.generation.memory import available_memory
 from chatapp.generation.pack import Pack
 from chatapp.generation.prompt_cache import PromptCache
@@ -30,10 +30,10 @@ MUCH_LONGER = 4
 """A prompt waits for one that came later, where so many times as much is left to read of it."""
 
 
-class TurnStream(Generator[Delta, None, None]):
+class TurnStream(Deltas):
     """The deltas of a turn as they come: to be drawn, or told."""
 
-    def __init__(self, one: RunningTurn, drawn: Generator[Delta, None, None]):
+    def __init__(self, one: RunningTurn, drawn: Deltas):
         self._one, self._drawn = one, drawn
 
     def send(self, value: None, /) -> Delta:
@@ -86,7 +86,7 @@ class Turns:
         one = RunningTurn(turn, self._lock)
         return TurnStream(one, self._draw(one))
 
-    def _draw(self, one: RunningTurn) -> Generator[Delta, None, None]:
+    def _draw(self, one: RunningTurn) -> Deltas:
         with self._lock:
             self.queue.append(one)
         try:
@@ -103,7 +103,7 @@ class Turns:
         finally:
             self._leave(one)
 
-    def score(self, turn: Turn, given: int) -> Generator[Delta, None, None]:
+    def score(self, turn: Turn, given: int) -> Deltas:
         """The prompt of a turn, without its first `given` tokens, in deltas whose tokens have log-probabilities.
 
         Between two parts of it those go before who wait.

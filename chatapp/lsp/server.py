@@ -26,6 +26,7 @@ from chatapp.completion.acceptance import BLOCK, Acceptance, Way
 from chatapp.completion.completer import Completer, Offer
 from chatapp.completion.place import AFTER, BEFORE, OpenFile, Place
 from chatapp.generation import Engine
+from chatapp.generation.contract import Wanted
 from chatapp.lsp import settings
 from chatapp.lsp.document import Document
 from chatapp.lsp.folders import Folders, roots_of
@@ -313,7 +314,7 @@ class Server(LanguageServer):
             return []
         completer, lines = self.completer, self.settings.lines or None
 
-        def complete(wanted: Callable[[], bool]) -> list[Offer]:
+        def complete(wanted: Wanted) -> list[Offer]:
             return completer.offers(place, n, invoked=invoked, lines=lines, wanted=wanted)
 
         request = self.requests.ask(uri, complete)

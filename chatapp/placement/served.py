@@ -12,7 +12,8 @@ from typing import Any
 
 from backends import Placement
 from chatapp.generation.contract import Engine as EngineContract
-from chatapp.generation.delta import WAITING, Delta
+from chatapp.generation.contract import Wanted
+from chatapp.generation.delta import WAITING, Deltas
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.options import Options
 from chatapp.generation.proxy import ProxyEngine, draw, look
@@ -58,7 +59,7 @@ class ServedEngine(ProxyEngine):
         body = {"model": self._name, **asked}
         return closing(self._connection.stream("/engine", body, "lines", {"X-Chatapp-Token": self._token}))
 
-    def _look(self, asked: Mapping[str, Any], wanted: Callable[[], bool]) -> Any:  # Any: JSON
+    def _look(self, asked: Mapping[str, Any], wanted: Wanted) -> Any:  # Any: JSON
         """What the server says to a call, or the model that had to be opened here; None where it is not wanted."""
         if not self._here:
             try:
@@ -75,7 +76,7 @@ class ServedEngine(ProxyEngine):
                 self._here = self._open_here()
         return look(self._here, asked, wanted)
 
-    def _draw(self, asked: Mapping[str, Any], options: Options) -> Generator[Delta, None, None]:
+    def _draw(self, asked: Mapping[str, Any], options: Options) -> Deltas:
         """The deltas of a call: from the server, or from here, where that has ended before it told any."""
         if not self._here:
             told = False
@@ -95,7 +96,7 @@ class ServedEngine(ProxyEngine):
         finally:
             self.turns.last_usage = self._here.last_usage
 
-    def _read(self, asked: Mapping[str, object]) -> Generator[Delta, None, None]:
+    def _read(self, asked: Mapping[str, object]) -> Deltas:
         self.turns.last_usage = None
         try:
             with self._ask(asked) as events:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, NoReturn
 
 from backends import Placement
-from chatapp.generation.contract import UNKNOWN_CONTEXT
-from chatapp.generation.delta import NO_TIME, WAITING, Alternative, Delta, FinishReason, Token, Usage, percentile
+from chatapp.generation.contract import UNKNOWN_CONTEXT, Wanted, yes
+from chatapp.generation.delta import (
+    NO_TIME,
+    WAITING,
+    Alternative,
+    Delta,
+    Deltas,
+    FinishReason,
+    Token,
+    Usage,
+    percentile,
+)
 from chatapp.generation.errors import GenerationError
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.options import Options, check_together
 from chatapp.generation.text.message import Message
-from chatapp.generation.text.surroundings import Surroundings
+from chatapp.generation.text.surroundings import Around
 from chatapp.generation.text.thinking import THINK, Channel, Channels, Think
 from chatapp.remote.calls import HINT, Calls, read_names
 from chatapp.remote.connection import Connection, Refused
@@ -26,7 +36,6 @@ from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said
 if TYPE_CHECKING:
     from chatapp.generation.decoding.lines import Line
 
-Deltas = Generator[Delta, None, None]
 BYTES_PER_TOKEN = 4.0
 """Of English text, until a server has counted."""
 AROUND = 4
@@ -180,7 +189,7 @@ class RemoteEngine:
         request = self.dialect.complete(self.model.name, text, options)
         return self._stream(request, options, len(text.encode(errors="replace")))
 
-    def infill(self, prefix: str, suffix: str, options: Options, around: Surroundings | None = None) -> Deltas:
+    def infill(self, prefix: str, suffix: str, options: Options, around: Around = None) -> Deltas:
         """What may stand between two texts: 64 tokens if the options do not say how many.
 
         Where the server cannot see what stands behind, or nothing does, it goes on with the prefix.
@@ -204,14 +213,7 @@ class RemoteEngine:
             yield from self.complete(prefix, options)
 
     def find_lines(
-        self,
-        prefix: str,
-        suffix: str,
-        around: Surroundings | None = None,
-        *,
-        width: int = 4,
-        count: int = 4,
-        wanted: Callable[[], bool] = lambda: True,
+        self, prefix: str, suffix: str, around: Around = None, *, width: int = 4, count: int = 4, wanted: Wanted = yes
     ) -> list[Line] | None:
         """The rest of the line that the server's model finds the likeliest: one, where a model here gives several."""
         from chatapp.generation.decoding.lines import Line

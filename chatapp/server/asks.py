@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from chatapp.generation import Delta, Engine, Message, Options, Surroundings
+from chatapp.generation import Deltas, Engine, Message, Options, Surroundings
 from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.generation.options import without_free_text
 from chatapp.server.gaps import find_gap
@@ -22,7 +22,7 @@ class Ask(Protocol):
     def count(self, engine: Engine) -> int:
         """The tokens of the longest prompt."""
 
-    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+    def draw(self, engine: Engine, most: int | None) -> Deltas:
         """The deltas, of `most` tokens for each text."""
 
 
@@ -37,7 +37,7 @@ class Conversation:
         think, tools = self.given.get("think"), self.given.get("tools", ())
         return engine.count_chat(self.messages, think=think, tools=tools)
 
-    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+    def draw(self, engine: Engine, most: int | None) -> Deltas:
         usual = replace(engine.defaults, file_start=0, indentation=0, stop_at_dedent=0)
         return engine.chat(self.messages, limit(replace(usual, **self.given), most))
 
@@ -57,10 +57,10 @@ class Texts:
         options, prompts = replace(engine.defaults, **self.given), [self._read(engine, one) for one in self.prompts]
         return max(one.count(engine) if isinstance(one, Gap) else engine.count_prompt(one, options) for one in prompts)
 
-    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+    def draw(self, engine: Engine, most: int | None) -> Deltas:
         options = limit(replace(engine.defaults, **self.given), most)
 
-        def go_on(prompt: str | Sequence[int]) -> Generator[Delta, None, None]:
+        def go_on(prompt: str | Sequence[int]) -> Deltas:
             found = self._read(engine, prompt)
             if isinstance(found, Gap):
                 return found.draw(engine, most)
@@ -69,7 +69,7 @@ class Texts:
             following = engine.complete(found, options) if self.goes_on else None
             return tell(check_local(engine).score(found, options), following, options.n)
 
-        def go_on_with_all(first: Generator[Delta, None, None]) -> Generator[Delta, None, None]:
+        def go_on_with_all(first: Deltas) -> Deltas:
             yield from first
             for number, prompt in enumerate(self.prompts[1:], 1):
                 for delta in go_on(prompt):
@@ -88,9 +88,7 @@ class Texts:
         return engine.encode_marked(prompt) or prompt
 
 
-def tell(
-    prompt: Generator[Delta, None, None], following: Generator[Delta, None, None] | None, n: int
-) -> Generator[Delta, None, None]:
+def tell(prompt: Deltas, following: Deltas | None, n: int) -> Deltas:
     """A prompt, at the beginning of each of n completions, and what follows it, if anything is to."""
     seconds = 0.0
     for delta in prompt:
@@ -116,7 +114,7 @@ class Gap:
     def count(self, engine: Engine) -> int:
         return 0  # of more than --max-prompt, what is far from the gap is left out
 
-    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+    def draw(self, engine: Engine, most: int | None) -> Deltas:
         if not engine.can_infill:
             raise Refusal(400, "this model does not support insert: it was not taught to fill gaps", param="suffix")
         usual = without_free_text(engine.defaults)

@@ -1,13 +1,14 @@
 """llama.cpp's `/infill`, as llama.vim and llama.vscode ask it: what `chatapp complete` offers for a place in code."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from chatapp.completion.place import AFTER, BEFORE, OpenFile, Place
+from chatapp.generation.contract import Wanted
 from chatapp.server.asks import Gap
 from chatapp.server.bodies import Body, SampledBody, given, read_stop, unless_negative
 from chatapp.server.loaded import LoadedModel
@@ -89,7 +90,7 @@ def warm_up(loaded: LoadedModel, body: InfillAsked) -> None:
         loaded.engine.find_lines(place.prefix, place.suffix, width=1, count=1, wanted=lambda: False)
 
 
-def find_offers(loaded: LoadedModel, body: InfillAsked, wanted: Callable[[], bool]) -> list[str]:
+def find_offers(loaded: LoadedModel, body: InfillAsked, wanted: Wanted) -> list[str]:
     """The texts that may stand at the place: a line where a line break ends it, else as the block asks."""
     end = time.perf_counter() + (body.t_max_predict_ms or 60_000) / 1000
     one_line = "\n" in (body.stop or ())

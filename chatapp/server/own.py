@@ -1,12 +1,13 @@
 """What chatapp's own programs ask the server of their user: the engine's contract, for who has its token."""
 
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field
 
-from chatapp.generation import Delta, Engine, Message, Options
+from chatapp.generation import Deltas, Engine, Message, Options
+from chatapp.generation.contract import Wanted
 from chatapp.generation.proxy import describe, draw, look
 from chatapp.generation.wire import read_message, read_options, read_surroundings, write_delta
 from chatapp.server.asks import check_local, limit
@@ -53,7 +54,7 @@ class OwnAsk:
             return engine.count_chat(messages, asked.begun, think=options.think, tools=options.tools)
         return engine.count_prompt(asked.text, options) if asked.call == "complete" else 0
 
-    def draw(self, engine: Engine, most: int | None) -> Generator[Delta, None, None]:
+    def draw(self, engine: Engine, most: int | None) -> Deltas:
         """The deltas."""
         return draw(engine, self.asked.model_dump(), limit(read(self.asked)[1], most))
 
@@ -90,7 +91,7 @@ async def ask(call: Call, body: Asked) -> None:
     await call.send_json(found)
 
 
-def answer(engine: Engine, asked: Asked, wanted: Callable[[], bool]) -> Json:
+def answer(engine: Engine, asked: Asked, wanted: Wanted) -> Json:
     """What the engine tells without writing; it ends early where nobody waits any more."""
     if asked.call == "facts":
         return describe(check_local(engine))

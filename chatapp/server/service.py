@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from typing import TypeVar
 
-from chatapp.generation import Delta, Engine, Token, Usage
+from chatapp.generation import Delta, Deltas, Engine, Token, Usage
+from chatapp.generation.contract import Wanted
 from chatapp.generation.delta import Alternative
 from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.placement.selection import PlacementOptions
@@ -119,14 +120,14 @@ class Service:
                 for usage in stream.usages if stream else ():
                     self.metrics.add_usage(loaded.name, usage)
 
-    def _draw(self, engine: Engine, ask: Ask) -> Generator[Delta, None, None]:
+    def _draw(self, engine: Engine, ask: Ask) -> Deltas:
         most = self.settings.max_prompt
         if most is not None and (count := ask.count(engine)) > most:
             message = f"the prompt has {count:,} tokens, and this server reads {most:,} at most"
             raise Refusal(UNPROCESSABLE, message, param="prompt", code="context_length_exceeded")
         return ask.draw(engine, self.settings.max_tokens)
 
-    async def wait_for(self, act: Callable[[Callable[[], bool]], Result]) -> Result:
+    async def wait_for(self, act: Callable[[Wanted], Result]) -> Result:
         """Do something in a thread that asks whether it is still wanted: no more, where nobody waits."""
         wanted = True
         working = in_thread(lambda: act(lambda: wanted))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from chatapp.generation import Delta, Options
+from chatapp.generation import Delta, Deltas, Options
+from chatapp.generation.contract import Wanted, yes
 from chatapp.generation.partial_reply import can_resume
 from chatapp.generation.proxy import ProxyEngine
 from chatapp.generation.wire import Json, read_delta, write_options
@@ -105,7 +106,7 @@ class DeployedEngine(ProxyEngine):
         super().__init__(self._look({"call": "facts"}), folder, tokenizer, chats=chats)
         self._origin = lambda: {"digest": digest}
 
-    def _look(self, asked: Json, wanted: Callable[[], bool] = lambda: True) -> Any:  # Any: JSON
+    def _look(self, asked: Json, wanted: Wanted = yes) -> Any:  # Any: JSON
         """What a replica says to a call; another one, where that is lost."""
         for place in range(1, TRIES + 1):
             if not wanted():
@@ -118,7 +119,7 @@ class DeployedEngine(ProxyEngine):
                 time.sleep(PAUSE * place)
         return None
 
-    def _draw(self, asked: Json, options: Options) -> Generator[Delta, None, None]:
+    def _draw(self, asked: Json, options: Options) -> Deltas:
         """The deltas of a call, whichever replicas say them.
 
         Where the request has a seed, its text is computed again to where it had come, step by step: then it is the

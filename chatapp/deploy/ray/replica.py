@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+from chatapp.generation.contract import yes
 from chatapp.generation.engine import Engine
 from chatapp.generation.proxy import describe, draw, look
 from chatapp.generation.wire import Json, read_options, write_delta
@@ -43,7 +44,7 @@ class Replica:
         try:
             if asked["call"] == "facts":
                 return describe(self.engine)
-            return await in_thread(lambda: look(self.engine, asked, lambda: True))
+            return await in_thread(lambda: look(self.engine, asked, yes))
         except Exception as error:
             return write_refusal(error)
 

@@ -23,3 +23,7 @@ class Surroundings:
     """The file's own, in the repository, with slashes."""
     excerpts: Sequence[Excerpt] = ()
     """Of other files, those that matter most first."""
+
+
+Around = Surroundings | None
+"""What stands around a file, where that is known."""
