@@ -3,7 +3,7 @@
 from chatapp.server.bodies import Anything
 from chatapp.server.loaded import date
 from chatapp.server.openai_chat import ChatRequest, chat
-from chatapp.server.openai_completions import CompletionRequest, complete
+from chatapp.server.openai_completions import CompletionRequest, FimRequest, complete, fill
 from chatapp.server.openai_shapes import form_error
 from chatapp.server.protocol import Call, Endpoint, Json, Protocol, refuse_embedding
 from model_store import StoredModel
@@ -48,6 +48,7 @@ PROTOCOL = Protocol(
         Endpoint("GET", "/v1/models/{model}", show_model, about="One model"),
         Endpoint("POST", "/v1/chat/completions", chat, ChatRequest, "Answer a conversation"),
         Endpoint("POST", "/v1/completions", complete, CompletionRequest, "Go on with texts, or fill a gap"),
+        Endpoint("POST", "/v1/fim/completions", fill, FimRequest, "Fill a gap, as Mistral's clients ask for it"),
         Endpoint("POST", "/v1/embeddings", refuse_embedding, Anything, "Refused: no model here embeds"),
     ),
     form_error,

@@ -1,11 +1,13 @@
 """OpenAI's completions: texts to go on with, and gaps to fill."""
 
 from collections.abc import AsyncIterator
+from typing import Any, Literal
 
 from pydantic import Field
 
 from chatapp.server.asks import Gap, Texts
 from chatapp.server.bodies import given
+from chatapp.server.openai_chat import chunk
 from chatapp.server.openai_shapes import DONE, Choice, Requested, describe_figures, describe_head, describe_spelled
 from chatapp.server.protocol import EVENTS, Call, Json, event
 from chatapp.server.refusals import Refusal, unsupported
@@ -20,6 +22,17 @@ class CompletionRequest(Requested):
     echo: bool | None = None
     logprobs: int | None = Field(None, ge=0, le=20)
     best_of: int | None = None
+
+
+class FimRequest(Requested):
+    """A gap to fill, as Mistral's clients ask for it."""
+
+    prompt: str
+    suffix: str | None = None
+    n: Literal[1] | None = None
+    random_seed: int | None = Field(None, description="seed, as Mistral calls it.")
+    min_tokens: Literal[0] | None = None
+    metadata: Any = Field(None, description="Not looked at.")
 
 
 async def complete(call: Call, body: CompletionRequest) -> None:
@@ -103,3 +116,30 @@ async def gather_completion(stream: Stream, head: Json, body: CompletionRequest)
         for index, one in enumerate(choices)
     ]
     return {**head, "choices": told, **describe_figures(stream)}
+
+
+async def fill(call: Call, body: FimRequest) -> None:
+    """Fill a gap; the answer has the form of a chat's."""
+    options = given(seed=body.random_seed) | body.read_common()
+    async with call.answer(body.model, Gap(body.prompt, body.suffix or "", options)) as stream:
+        head = describe_head("fim", "chat.completion", stream)
+        if body.stream:
+            await call.send_stream(EVENTS, fim_events(stream, {**head, "object": "chat.completion.chunk"}))
+            return
+        whole = Choice()
+        async for delta in stream:
+            whole.add(delta, delta.text)
+        message = {"role": "assistant", "content": whole.text, "tool_calls": None}
+        choice = {"index": 0, "message": message, "finish_reason": whole.finish_reason}
+        await call.send_json({**head, "choices": [choice], **describe_figures(stream)})
+
+
+async def fim_events(stream: Stream, head: Json) -> AsyncIterator[bytes]:
+    """What fills a gap as chunks, each with its content, which clients look for in all; the last one has the usage."""
+    reason: str | None = None
+    async for delta in stream:
+        reason = delta.finish_reason or reason
+        if delta.text:
+            yield event(chunk(head, 0, {"role": "assistant", "content": delta.text}, None))
+    yield event({**chunk(head, 0, {"content": ""}, reason), **describe_figures(stream)})
+    yield DONE

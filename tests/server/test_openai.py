@@ -254,6 +254,8 @@ def test_several_prompts_are_answered_in_their_order(served: Served, engine: Scr
 
 
 def test_a_suffix_makes_a_gap(served: Served, engine: ScriptedEngine) -> None:
+    filled = served.post("/v1/fim/completions", prompt="def f(", suffix="): pass", random_seed=7).json()
+    assert filled["choices"][0]["message"]["content"] and engine.options[-1].seed == 7
     served.post(COMPLETIONS, prompt="def f(", suffix="): pass")
     assert engine.asked[-1] == "def f(<gap>): pass"
     engine.can_infill = False

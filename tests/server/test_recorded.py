@@ -34,6 +34,9 @@ def served(engine: ScriptedEngine) -> Iterator[Served]:
                              "stop": ["\n\n"], "top_p": 0.9}, GAP),
         ("/v1/completions", {"model": "builtin", "prompt": HEAD, "suffix": TAIL, "max_tokens": 64, "temperature": 0.1,
                              "stream": True, "presence_penalty": 0.0}, GAP),
+        ("/v1/fim/completions", {"model": "builtin", "prompt": HEAD, "suffix": TAIL, "max_tokens": 256,
+                                 "stop": ["\n\n"], "temperature": 0.01, "top_p": 0.9, "random_seed": 7,
+                                 "stream": True}, GAP),
         ("/api/generate", {"model": "builtin", "prompt": STARCODER, "template": "{{ .Prompt }}", "stream": True,
                            "options": {"num_predict": 64, "temperature": 0.1, "stop": ["\n\n"], "seed": 7,
                                        "presence_penalty": 0.0}}, GAP),
@@ -61,8 +64,9 @@ def served(engine: ScriptedEngine) -> Iterator[Served]:
                                    "min_p": 0.05, "frequency_penalty": 0.1, "presence_penalty": 0.2,
                                    "repeat_penalty": 1.1, "num_ctx": 2048, "num_predict": 20}}, "Be brief.\nHello"),
     ],
-    ids=["minuet", "Tabby by OpenAI", "Tabby by Ollama", "Continue's first", "Continue", "twinny by Ollama",
-         "Tabby by llama.cpp", "twinny by llama.cpp", "a chat", "Open WebUI by OpenAI", "Open WebUI by Ollama"],
+    ids=["minuet", "Tabby by OpenAI", "Continue by Mistral", "Tabby by Ollama", "Continue's first", "Continue",
+         "twinny by Ollama", "Tabby by llama.cpp", "twinny by llama.cpp", "a chat",
+         "Open WebUI by OpenAI", "Open WebUI by Ollama"],
 )  # fmt: skip
 def test_what_a_client_sends_is_answered(
     served: Served, engine: ScriptedEngine, path: str, body: dict[str, Any], asked: str
