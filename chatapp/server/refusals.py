@@ -50,6 +50,15 @@ def unsupported(name: str, why: str) -> Refusal:
     return Refusal(400, f"{name}: {why}", param=name, code="unsupported_parameter")
 
 
+KNOWN = "This model's maximum context length is {} tokens."
+"""In OpenAI's words, by which clients know when to make a conversation shorter."""
+
+
+def refuse_length(message: str) -> Refusal:
+    """The refusal of a prompt that is too long."""
+    return Refusal(400, message, param="prompt", code="context_length_exceeded")
+
+
 OTHER_NAMES: Mapping[str, Sequence[str]] = {
     "max_tokens": ("max_completion_tokens", "max_output_tokens", "num_predict", "n_predict"),
     "repetition_penalty": ("repeat_penalty",),
@@ -66,7 +75,7 @@ def explain(error: BaseException) -> Refusal:
     if isinstance(error, Refusal):
         return error
     if isinstance(error, PromptTooLong):
-        return Refusal(UNPROCESSABLE, str(error), param="prompt", code="context_length_exceeded")
+        return refuse_length(f"{error}. {KNOWN.format(error.context_length)}")
     if isinstance(error, ModelNotFound):
         return Refusal(404, str(error), param="model", code="model_not_found")
     if isinstance(error, OptionError):

@@ -17,7 +17,7 @@ from chatapp.server.drawing import Drawing, Wakeups
 from chatapp.server.loaded import LoadedModel, LoadedModels, Tell
 from chatapp.server.metrics import Metrics
 from chatapp.server.queue import FairQueue
-from chatapp.server.refusals import UNPROCESSABLE, Refusal
+from chatapp.server.refusals import Refusal, refuse_length
 from chatapp.server.response_store import ResponseStore
 from chatapp.server.settings import ServerSettings
 from chatapp.settings.running import RunningServer
@@ -123,8 +123,8 @@ class Service:
     def _draw(self, engine: Engine, ask: Ask) -> Deltas:
         most = self.settings.max_prompt
         if most is not None and (count := ask.count(engine)) > most:
-            message = f"the prompt has {count:,} tokens, and this server reads {most:,} at most"
-            raise Refusal(UNPROCESSABLE, message, param="prompt", code="context_length_exceeded")
+            message = f"the prompt is too long: it has {count:,} tokens, and this server reads {most:,} at most"
+            raise refuse_length(message)
         return ask.draw(engine, self.settings.max_tokens)
 
     async def wait_for(self, act: Callable[[Wanted], Result]) -> Result:

@@ -182,7 +182,7 @@ def test_what_is_wrong_with_a_request_is_told_as_by_a_model_here(make: Make) -> 
     engine, replicas = make()
     with pytest.raises(Refusal, match="the prompt is too long by") as found:
         list(engine.complete([5] * 5000, WAYS[0]))
-    assert (found.value.status, found.value.param, len(replicas.calls)) == (422, "prompt", 1)
+    assert (found.value.status, found.value.param, len(replicas.calls)) == (400, "prompt", 1)
     with pytest.raises(Refusal, match="file_start is for models that go on with a text") as other:
         list(engine.chat([Message("user", "hi")], Options(file_start=1)))
     assert other.value.status == 400

@@ -305,11 +305,11 @@ def test_where_a_token_begins_is_told_alike_in_a_stream_that_holds_text_back(
         (CHAT, {"messages": HELLO, "Mood": 1}, "Mood", 400),
         (CHAT, {"messages": HELLO, "model": "nobody"}, "model", 404),
         (CHAT, {"messages": HELLO, "model": "../../etc/passwd"}, "model", 404),
-        (CHAT, {"messages": [{"role": "user", "content": "word " * 2000}]}, "prompt", 422),
+        (CHAT, {"messages": [{"role": "user", "content": "word " * 2000}]}, "prompt", 400),
         (COMPLETIONS, {"prompt": "x", "best_of": 3}, "best_of", 400),
         (COMPLETIONS, {"prompt": ""}, "prompt", 400),
         (COMPLETIONS, {"prompt": ["a", "b"], "suffix": "c"}, "suffix", 400),
-        (COMPLETIONS, {"prompt": ["a", "word " * 2000], "stream": True}, "prompt", 422),
+        (COMPLETIONS, {"prompt": ["a", "word " * 2000], "stream": True}, "prompt", 400),
         ("/v1/embeddings", {"input": "x"}, "model", 400),
     ],
 )  # fmt: skip

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from chatapp.generation import PromptTooLong
 from chatapp.generation.engine import Engine
 from chatapp.server import connections
 from chatapp.server.bodies import parse
 from chatapp.server.openai_chat import ChatRequest
 from chatapp.server.queue import FairQueue
-from chatapp.server.refusals import Refusal
+from chatapp.server.refusals import Refusal, explain
 from chatapp.server.settings import ServerSettings
 from chatapp.text.errors import UsageError
 from chatapp.workspace import Opened, Workspace
@@ -140,14 +141,15 @@ def test_a_long_prompt_is_refused_where_the_server_reads_less() -> None:
     with serving(Home(ScriptedEngine(can_chat=True)), max_prompt=3) as served:
         assert served.post(CHAT, messages=HELLO).status_code == 200
         answer = served.post(CHAT, messages=[{"role": "user", "content": "a b c d e f"}])
-        assert answer.status_code == 422 and answer.json()["error"]["code"] == "context_length_exceeded"
+        assert answer.status_code == 400 and answer.json()["error"]["code"] == "context_length_exceeded"
+    assert explain(PromptTooLong(12, 9)).message.endswith("This model's maximum context length is 9 tokens.")
 
 
 def test_what_stands_before_a_text_counts_as_part_of_the_prompt(tmp_path: Path) -> None:
     with serving(Workspace(tmp_path / "home"), max_prompt=20) as served:
         short, long = (served.post("/v1/completions", prompt="import os" * n, max_tokens=1) for n in (9, 10))
         assert short.json()["usage"]["prompt_tokens"] == 19
-        assert long.status_code == 422 and "has 21 tokens" in long.json()["error"]["message"]
+        assert long.status_code == 400 and "has 21 tokens" in long.json()["error"]["message"]
 
 
 def test_around_a_gap_no_more_is_read_than_the_server_reads(tmp_path: Path) -> None:
