@@ -147,10 +147,9 @@ class Completer:
         while block.goes_on(offer.text) and more():
             found, _ = self._find(replace(place, prefix=f"{place.prefix}{offer.text}\n"), more)
             further = [each for each in found if each.candidate and not each.candidate.fault]
-            likely = further[0].probability if further else 0.0
             least = SENSIBLE if invoked else self.threshold / offer.probability
-            if likely < least or not block.holds(offer.text, further[0].text):
+            if not further or further[0].probability < least or not block.holds(offer.text, further[0].text):
                 break
-            text, probability = f"{offer.text}\n{further[0].text}", offer.probability * likely
+            text, probability = f"{offer.text}\n{further[0].text}", offer.probability * further[0].probability
             offer = replace(offer, text=text, probability=probability, withheld=self._withhold(probability))
         return offer

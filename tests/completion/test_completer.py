@@ -91,6 +91,8 @@ def test_only_brackets_and_quotes_right_behind_the_place_are_left_out(text: str,
 
 def test_the_threshold_decides() -> None:
     assert [offer.text for offer in Completer(None, threshold=0.0).offers(SHORT)] == ["first"]
+    last = replace(SHORT, prefix="total = first\n\n\n\n\nvalue = ")  # no line is known to follow it
+    assert [offer.text for offer in Completer(None, threshold=0.0).offers(last, lines=2)] == ["first"]
     assert Completer(None, threshold=0.999).offers(LONG) == []
 
 
