@@ -106,7 +106,8 @@ function tellFailure(message: string): void {
   log.error(message);
   showState("failed", message);
   void vscode.window.showErrorMessage(`chatapp: ${message}`, "Open Settings", "Try Again").then((answer) => {
-    if (answer === "Open Settings") void vscode.commands.executeCommand("workbench.action.openSettings", "chatapp.path");
+    const opening = vscode.env.remoteName ? "openRemoteSettings" : "openSettings2"; // a path is the machine's own
+    if (answer === "Open Settings") void vscode.commands.executeCommand(`workbench.action.${opening}`, { query: "chatapp.path" });
     if (answer === "Try Again") void restart();
   });
 }
@@ -128,6 +129,7 @@ function showState(state: keyof typeof STATES, detail: string = STATES[state][1]
       "[Restart](command:chatapp.restart) · [Log](command:chatapp.showLog)",
   );
   status.tooltip.isTrusted = true;
+  status.accessibilityInformation = { label: `chatapp: ${detail}` };
   status.command = broken ? "chatapp.restart" : "chatapp.toggle";
   status.backgroundColor = broken ? new vscode.ThemeColor("statusBarItem.warningBackground") : undefined;
   void vscode.commands.executeCommand("setContext", "chatapp.running", state === "running");
