@@ -71,7 +71,7 @@ async function start(): Promise<void> {
 
 function clientOptions(): LanguageClientOptions {
   return {
-    documentSelector: ["file", "untitled"].map((scheme) => ({ scheme })),
+    documentSelector: ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme })),
     outputChannel: log,
     initializationOptions: readServerSettings(),
   };
