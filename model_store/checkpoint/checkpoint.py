@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from model_store.checkpoint import int8, mxfp4, ternary, torch_file
+from model_store.checkpoint import fp8, rounded, torch_file
 from model_store.checkpoint.tensor import LARGEST, Tensor
 from model_store.errors import UnsupportedCheckpoint, cut, shown
 from model_store.files import optional_json, refuse_pointer
@@ -22,11 +22,18 @@ DTYPES = {
     "F16": np.dtype(np.float16),
     "BF16": np.dtype(ml_dtypes.bfloat16),
 }
-BYTES = {"U8": np.dtype(np.uint8), "I8": np.dtype(np.int8)}
+ROUNDED = {
+    "U8": np.dtype(np.uint8),
+    "I8": np.dtype(np.int8),
+    "I32": np.dtype(np.int32),
+    "I64": np.dtype(np.int64),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    **fp8.DTYPES,
+}
 """What only some formats of rounded matrices have."""
-OTHER_SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "U64": 8, "I64": 8}
-ROUNDED = re.compile(r"(F8|F6|F4|I4|U4)(_\w+)?")
-"""Types of one byte or less that only rounded checkpoints have."""
+OTHER_SIZES = {"BOOL": 1, "U16": 2, "I16": 2, "U32": 4, "U64": 8}
+UNREAD = re.compile(r"(F8|F6|F4|I4|U4)(_\w+)?")
+"""Types of one byte or less that only checkpoints have which are rounded in other ways."""
 HEADER_LIMIT = 100_000_000
 """Bytes; the format's own limit."""
 
@@ -55,14 +62,10 @@ class Checkpoint:
         found: dict[str, Tensor] = {}
         self.files = weight_files(folder)
         for path in self.files:
-            found |= tensors(path, DTYPES | BYTES) if path.suffix == ".safetensors" else torch_file.tensors(path)
-        self.tensors = int8.join(mxfp4.join(ternary.join(found, self.config)))
-        if any(isinstance(tensor, mxfp4.Mxfp4Tensor) for tensor in self.tensors.values()):
-            self.precision, self.precision_reason, self.exact = mxfp4.PRECISION, mxfp4.REASON, mxfp4.EXACT
-        elif any(isinstance(tensor, int8.Int8Tensor) for tensor in self.tensors.values()):
-            self.precision, self.precision_reason, self.exact = int8.PRECISION, int8.REASON, int8.PRECISION
-        elif any(isinstance(tensor, ternary.TernaryTensor) for tensor in self.tensors.values()):
-            self.precision, self.precision_reason, self.exact = ternary.PRECISION, ternary.REASON, ternary.PRECISION
+            found |= tensors(path, DTYPES | ROUNDED) if path.suffix == ".safetensors" else torch_file.tensors(path)
+        self.tensors = rounded.join(found, self.config)
+        told = (tensor.told for tensor in self.tensors.values())
+        self.precision, self.precision_reason, self.exact = next(filter(any, told), ("", "", ""))
 
     def files_without(self, tensors: Sequence[str]) -> str:
         """The files that lack tensors whose names end so, as far as an index tells; else all weights."""
@@ -157,7 +160,7 @@ def check_cover(path: Path, spans: Mapping[str, tuple[int, int, int]], *, start:
 def refuse_rounded(path: Path, header: dict[str, Any]) -> None:
     """Raise for a tensor in a format that only rounded checkpoints have."""
     for name, entry in header.items():
-        if ROUNDED.fullmatch(entry["dtype"]):
+        if entry["dtype"] not in ROUNDED and UNREAD.fullmatch(entry["dtype"]):
             raise UnsupportedCheckpoint(
                 f"{path}: the tensor {name} is rounded already ({entry['dtype']}); take the publisher's checkpoint in"
                 " bfloat16, float16 or float32"
@@ -166,7 +169,8 @@ def refuse_rounded(path: Path, header: dict[str, Any]) -> None:
 
 def span(name: str, entry: dict[str, Any]) -> tuple[int, int, int]:
     """The begin and end of an entry of the header, and how long its shape says it is, in bytes."""
-    item = DTYPES[entry["dtype"]].itemsize if entry["dtype"] in DTYPES else OTHER_SIZES[entry["dtype"]]
+    known = (DTYPES | ROUNDED).get(entry["dtype"])
+    item = known.itemsize if known else OTHER_SIZES[entry["dtype"]]
     begin, stop = entry["data_offsets"]
     numbers = [begin, stop, *entry["shape"]]
     if not all(type(number) is int and 0 <= number < LARGEST for number in numbers):

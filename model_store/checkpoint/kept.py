@@ -42,10 +42,14 @@ class Kept(Lazy):
             if transform is transpose:
                 continue
             try:
-                numbers, scales = (transform(part, canonical.layers[layer]) for part in (values.values, values.scales))
+                numbers, scales, zeros = (
+                    None if part is None else transform(part, canonical.layers[layer])
+                    for part in (values.values, values.scales, values.zero_points)
+                )
             except ValueError:  # a block is of two heads
                 return canonical[name]
-            values = replace(values, values=numbers, scales=scales)
+            assert numbers is not None and scales is not None
+            values = replace(values, values=numbers, scales=scales, zero_points=zeros)
         return Weight(name, values, bias)
 
 
@@ -57,7 +61,17 @@ def joined(parts: list[Quantized]) -> Quantized:
     bits = max(part.bits for part in parts)
     values = [part.values if part.bits == bits else wider(part.values) for part in parts]
     scales = [part.scales.repeat(part.block // block, axis=1) for part in parts]
-    return Quantized(np.concatenate(values), np.concatenate(scales), bits, block)
+    zeros = None
+    if any(part.zero_points is not None for part in parts):
+        zeros = np.concatenate([zeros_of(part, bits).repeat(part.block // block, axis=1) for part in parts])
+    return Quantized(np.concatenate(values), np.concatenate(scales), bits, block, zeros)
+
+
+def zeros_of(part: Quantized, bits: int) -> np.ndarray:
+    """The zero points of a matrix, where its values have so many bits."""
+    usual, dtype = (8, np.uint8) if part.bits == 4 else (0, np.int8)
+    zeros = part.zero_points if part.zero_points is not None else np.full(part.scales.shape, usual, dtype)
+    return zeros if part.bits == bits else zeros.view(np.int8) - np.int8(8)
 
 
 def wider(values: np.ndarray) -> np.ndarray:

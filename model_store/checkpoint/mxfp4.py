@@ -39,6 +39,10 @@ class Mxfp4Tensor(Tensor):
     scales: Tensor = field(kw_only=True)
 
     @property
+    def told(self) -> tuple[str, str, str]:
+        return PRECISION, REASON, EXACT
+
+    @property
     def nbytes(self) -> int:
         return self.blocks.nbytes + self.scales.nbytes
 

@@ -3,9 +3,9 @@
 import re
 from fnmatch import fnmatchcase
 
-from model_store.checkpoint import int8, ternary
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import check_fields, refuse_sizes
+from model_store.checkpoint.rounded import refuse_rounded
 from model_store.errors import UnsupportedCheckpoint, cut, shown
 from model_store.models import MIXTURES
 
@@ -76,8 +76,6 @@ ANSWERED = {
 """The types that have what a field asks for, or in whose config.json another one asks for it."""
 
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
-KEPT = "gpt_oss", "mxfp4"
-"""The type that is read although it is rounded, and how."""
 TASK = re.compile(r"For([A-Z]\w*)$")
 WRITES = "CausalLM", "ConditionalGeneration"
 """What a model that writes text is for, as the name of its class says."""
@@ -132,13 +130,7 @@ def refuse(config: Config) -> None:
     kind = config["model_type"]
     refuse_sizes(config)
     check_fields(config)
-    quantization = config.get("quantization_config")
-    method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
-    if method and (kind, method) != KEPT and not (int8.fits(quantization) or ternary.fits(kind, quantization)):
-        raise UnsupportedCheckpoint(
-            f"this checkpoint is rounded already (quantization_config in config.json: {str(method)[:40]}); take the"
-            " publisher's checkpoint in bfloat16, float16 or float32, which is rounded here as you ask"
-        )
+    refuse_rounded(kind, config.get("quantization_config"))
     for name in EXPERTS:
         if (
             kind not in MIXTURES

@@ -30,6 +30,11 @@ class Tensor:
     """From one element to the next of each dimension, in numbers; None: without gaps, the last dimension first."""
 
     @property
+    def told(self) -> tuple[str, str, str]:
+        """The precision that suits a rounded matrix, why, and at which it is kept as it is; empty for others."""
+        return "", "", ""
+
+    @property
     def size(self) -> int:
         """How many numbers it has."""
         return prod(self.shape)

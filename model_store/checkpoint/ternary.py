@@ -46,6 +46,10 @@ class TernaryTensor(Tensor):
     scale: Tensor = field(kw_only=True)
 
     @property
+    def told(self) -> tuple[str, str, str]:
+        return PRECISION, REASON, PRECISION
+
+    @property
     def nbytes(self) -> int:
         return self.packed.nbytes + self.scale.nbytes
 

@@ -63,10 +63,9 @@ def test_what_does_not_fit_is_refused(checkpoint: MakeCheckpoint) -> None:
     folder, name = checkpoint(), "model.embed_tokens.weight"
     in_int8(folder)
     tensors = load_file(folder / "model.safetensors")
-    for scales in tensors[name + int8.SCALE].ravel(), tensors[name + int8.SCALE][1:]:
-        save_file({**tensors, name + int8.SCALE: scales}, folder / "model.safetensors")
-        with pytest.raises(UnsupportedCheckpoint, match=f"the tensors {name} .* do not fit each other"):
-            open_checkpoint(folder)
+    save_file({**tensors, name + int8.SCALE: tensors[name + int8.SCALE][1:]}, folder / "model.safetensors")
+    with pytest.raises(UnsupportedCheckpoint, match=f"the tensors {name} .* do not fit each other"):
+        open_checkpoint(folder)
     del tensors[name + int8.SCALE]
     save_file(tensors, folder / "model.safetensors")
     with pytest.raises(UnsupportedCheckpoint, match="lacks the tensor embed_tokens.weight"):
@@ -133,7 +132,7 @@ def test_w8a8_runs_where_some_matrices_are_not_rounded(checkpoint: MakeCheckpoin
 
 GROUP = ("config_groups", "group_0")
 OTHERS = {
-    "another format": changed("format", value="pack-quantized"),
+    "another format": changed("format", value="marlin-24"),
     "no format": {name: value for name, value in W8A8.items() if name != "format"},
     "an unknown field": changed("spin", value=True),
     "a rounded cache": changed("kv_cache_scheme", value={"num_bits": 8}),
@@ -156,7 +155,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_others_that_are_rounded_are_refused(checkpoint: MakeCheckpoint, what: str) -> None:
-    with pytest.raises(UnsupportedCheckpoint, match="rounded already .*compressed-tensors"):
+    with pytest.raises(UnsupportedCheckpoint, match="rounded already, .*compressed-tensors"):
         describe(checkpoint(quantization_config=OTHERS[what]))
 
 

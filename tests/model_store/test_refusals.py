@@ -99,10 +99,10 @@ def test_code_of_the_publisher_is_never_run() -> None:
 
 
 FIELDS: dict[str, tuple[str, dict[str, object], str]] = {
-    "gptq": ("llama", dict(quantization_config=dict(quant_method="gptq", bits=4)), "quantization_config.*gptq"),
+    "gptq": ("llama", dict(quantization_config=dict(quant_method="gptq", bits=3)), "quantization_config.*gptq"),
     "awq": ("qwen2", dict(quantization_config=dict(quant_method="awq")), "quantization_config.*awq"),
-    "bitsandbytes": ("llama", dict(quantization_config=dict(quant_method="bitsandbytes")), "bitsandbytes.*bfloat16"),
-    "rounded otherwise": ("gpt_oss", dict(quantization_config=dict(quant_method="fp8")), "quantization_config.*fp8"),
+    "rounded otherwise": ("llama", dict(quantization_config=dict(quant_method="aqlm")), "aqlm.*bfloat16"),
+    "no tile": ("llama", dict(quantization_config=dict(quant_method="fp8", weight_block_size=[0])), "rounded.*fp8"),
     "mxfp4 elsewhere": ("qwen3_moe", dict(quantization_config=dict(quant_method="mxfp4")), "rounded already.*mxfp4"),
     "experts": ("llama", dict(num_local_experts=8), r"llama with 8 experts \(num_local_experts"),
     "routed experts": ("mistral", dict(n_routed_experts=64), "64 experts"),
@@ -218,9 +218,9 @@ def test_an_adapter_is_refused_with_the_name_of_its_base(tmp_path: Path) -> None
 
 def test_a_tensor_that_is_rounded_already_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    header = json.dumps({"x.weight": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]}}).encode()
+    header = json.dumps({"x.weight": {"dtype": "F8_E3M4", "shape": [4], "data_offsets": [0, 4]}}).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    with pytest.raises(UnsupportedCheckpoint, match=r"x\.weight is rounded already \(F8_E4M3\).*bfloat16"):
+    with pytest.raises(UnsupportedCheckpoint, match=r"x\.weight is rounded already \(F8_E3M4\).*bfloat16"):
         tensors(path)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from model_store.checkpoint import torch_file
-from model_store.checkpoint.checkpoint import BYTES, DTYPES, Checkpoint, tensors
+from model_store.checkpoint.checkpoint import DTYPES, ROUNDED, Checkpoint, tensors
 from support.golden_logits import GOLDEN
 
 Tensors = dict[str, np.ndarray]
@@ -20,7 +20,7 @@ def respelled(case: str, folder: Path, change: Callable[[Tensors], Tensors]) -> 
     copy = Path(shutil.copytree(GOLDEN / case, folder / case))
     found: Tensors = {}
     for path in Checkpoint(copy).files:
-        read = tensors(path, DTYPES | BYTES) if path.suffix == ".safetensors" else torch_file.tensors(path)
+        read = tensors(path, DTYPES | ROUNDED) if path.suffix == ".safetensors" else torch_file.tensors(path)
         found |= {name: np.array(values) for name, values in read.items()}
     save_file(
         {name: np.ascontiguousarray(values) for name, values in change(found).items()}, copy / "model.safetensors"

@@ -1,0 +1,86 @@
+"""Matrices in fp8 with scales: one for the whole, one for each row, or one for each tile, as DeepSeek has them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil, prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from model_store.checkpoint.tensor import Tensor
+from model_store.errors import UnsupportedCheckpoint
+
+DTYPES = {"F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn), "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2)}
+"""The types of the numbers."""
+SCALES = "_scale_inv", "_scale"
+"""How the names of the scales of a matrix may end; either is multiplied by."""
+TILE = (128, 128)
+"""Rows and columns that share a scale where config.json does not say how many do."""
+
+
+@dataclass(frozen=True)
+class Fp8Tensor(Tensor):
+    """A matrix (..., out, in), or several, which read as float32; `tile` (rows, columns) share a scale."""
+
+    numbers: Tensor = field(kw_only=True)
+    scales: Tensor = field(kw_only=True)
+    tile: tuple[int, int] = field(kw_only=True)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numbers.nbytes + self.scales.nbytes
+
+    @property
+    def parts(self) -> list[Tensor]:
+        pairs = zip(self.numbers.parts, self.scales.parts, strict=True)
+        return [scaled(*pair, self.tile) for pair in pairs]
+
+    def read(self) -> np.ndarray:
+        values, scales = self.numbers.read().astype(np.float32), self.scales.read().astype(np.float32)
+        if scales.size > 1:
+            rows, columns = self.tile
+            scales = scales.reshape(*self.shape[:-2], ceil(self.shape[-2] / rows), -1)
+            scales = scales.repeat(rows, -2)[..., : self.shape[-2], :].repeat(columns, -1)[..., : self.shape[-1]]
+        values *= scales
+        return values
+
+
+def scaled(numbers: Tensor, scales: Tensor, tile: tuple[int, int]) -> Tensor:
+    """The matrix of two tensors."""
+    place = numbers.path, numbers.modified, numbers.start
+    return Fp8Tensor(*place, np.dtype(np.float32), numbers.shape, numbers=numbers, scales=scales, tile=tile)
+
+
+def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:  # Any: config.json's
+    """The same tensors, each matrix of fp8 and its scales as one."""
+    found = dict(tensors)
+    tile = tile_of(config)
+    for name, numbers in tensors.items():
+        scales = next((tensors[name + end] for end in SCALES if name + end in tensors), None)
+        if numbers.dtype not in DTYPES.values() or scales is None:
+            continue
+        for end in SCALES:
+            found.pop(name + end, None)
+        *outer, rows, columns = numbers.shape if len(numbers.shape) > 1 else (0, 0)
+        size = prod(scales.shape)
+        shared = (
+            tile if scales.shape == (*outer, ceil(rows / tile[0]), ceil(columns / tile[1]))
+            else (1, columns) if size == prod([*outer, rows])
+            else (rows, columns) if size == prod(outer)
+            else None
+        )  # fmt: skip
+        if shared is None or scales.dtype.itemsize > 4:
+            says = f"the tensors {name} {numbers.shape} and their scales {scales.shape} do not fit each other"
+            raise UnsupportedCheckpoint(f"{says} (tiles of {tile[0]} x {tile[1]}); download them again")
+        found[name] = scaled(numbers, scales, shared)
+    return found
+
+
+def tile_of(config: Mapping[str, Any]) -> tuple[int, int]:
+    """How many rows and columns share a scale, where config.json says that some do."""
+    quantization = config.get("quantization_config") or {}
+    schemes = (group.get("weights") or {} for group in (quantization.get("config_groups") or {}).values())
+    said = [quantization.get("weight_block_size"), *(scheme.get("block_structure") for scheme in schemes)]
+    rows, columns = next(filter(None, said), TILE)
+    return rows, columns

@@ -1,0 +1,79 @@
+"""Matrices in NVFP4: blocks of 16 neighbours in four bits, a scale in fp8 for each block, and one for the whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import ml_dtypes
+import numpy as np
+
+from backends.decoder import Quantized
+from model_store.checkpoint.mxfp4 import ELEMENTS
+from model_store.checkpoint.tensor import Tensor
+from model_store.errors import UnsupportedCheckpoint
+
+BLOCK = 16
+PRECISION, EXACT = "int4-32", "int8-32"
+"""What suits matrices of these, and what keeps them as they are."""
+REASON = "the file has NVFP4, which is rounded once more here; int8-32 keeps it as it is in twice the memory"
+KINDS = (("_packed", "_global_scale"), ("", "_scale_2"))
+"""How the names of the bytes and of the whole's scale end: compressed-tensors divides by it, ModelOpt multiplies."""
+SCALES = "_scale"
+"""How the name of the blocks' scales ends."""
+
+
+@dataclass(frozen=True)
+class Nvfp4Tensor(Tensor):
+    """A matrix (out, in), which reads as float32, of `codes` (out, in / 2), the low nibble first."""
+
+    codes: Tensor = field(kw_only=True)
+    scales: Tensor = field(kw_only=True)
+    whole: Tensor = field(kw_only=True)
+    divides: bool = field(kw_only=True)
+    """Whether the whole's scale is divided by."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.codes.nbytes + self.scales.nbytes
+
+    @property
+    def told(self) -> tuple[str, str, str]:
+        return PRECISION, REASON, EXACT
+
+    def read(self) -> np.ndarray:
+        held = self.quantized()
+        blocks = held.values.reshape(*held.scales.shape, BLOCK) * held.scales[..., None]
+        return np.asarray(blocks.reshape(self.shape))
+
+    def quantized(self) -> Quantized:
+        """The matrix, exactly."""
+        codes, whole = self.codes.read(), self.whole.read().astype(np.float32).reshape(())
+        scales = self.scales.read().astype(np.float32) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):  # whoever reads refuses what is not finite
+            scales = np.asarray(scales / whole if self.divides else scales * whole, np.float32)
+        numbers = ELEMENTS[np.stack([codes & 15, codes >> 4], axis=-1)]
+        return Quantized(numbers.reshape(self.shape), scales, 8, BLOCK)
+
+
+def join(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors, those of each matrix as one."""
+    found = dict(tensors)
+    for name, codes in tensors.items():
+        for end, scale in KINDS:
+            stem = name.removesuffix(end)
+            whole, scales = tensors.get(stem + scale), tensors.get(stem + SCALES)
+            if codes.dtype != np.uint8 or not name.endswith(end) or whole is None or scales is None:
+                continue
+            shape = codes.shape[0], 2 * prod(codes.shape[1:])
+            fit = scales.shape == (shape[0], shape[1] / BLOCK) and whole.size == 1
+            if not fit or scales.dtype != ml_dtypes.float8_e4m3fn:
+                says = f"the tensors {name} {codes.shape} and {stem + SCALES} {scales.shape} do not fit each other"
+                raise UnsupportedCheckpoint(f"{says}; download them again")
+            for used in name, stem + scale, stem + SCALES:
+                del found[used]
+            found[stem] = Nvfp4Tensor(
+                codes.path, codes.modified, codes.start, np.dtype(np.float32), shape,
+                codes=codes, scales=scales, whole=whole, divides=end != "",
+            )  # fmt: skip
+            break
+    return found

@@ -1,0 +1,201 @@
+"""Matrices of integers in 4 or 8 bits, several in a word of 32, as GPTQ, AWQ and compressed-tensors pack them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from backends.decoder import Quantized
+from backends.quantize import LEAST, PRECISIONS
+from model_store.checkpoint.tensor import Tensor
+from model_store.errors import UnsupportedCheckpoint
+
+Method = Literal["compressed-tensors", "gptq", "awq"]
+"""Who packed them."""
+NAMES: Mapping[str, tuple[str, str, str, str]] = {
+    "compressed-tensors": ("weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx"),
+    "gptq": ("qweight", "scales", "qzeros", "g_idx"),
+    "awq": ("qweight", "scales", "qzeros", ""),
+}
+"""What each calls the words, the scales, the zero points, and the group of each column."""
+SHAPE = "weight_shape"
+"""A tensor with the rows and columns, which compressed-tensors packs less of."""
+ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
+"""Where AWQ has each of eight neighbours."""
+REASON = "the file has int{bits} in groups of {group}, which are kept as they are"
+APART = "int8-128"
+"""What suits matrices whose groups are not of neighbours (`desc_act`)."""
+REASON_APART = (
+    "the file has int{bits} in groups that are not of neighbours, and is rounded once more here, to eight bits, by at"
+    " most 1/254 of the largest of 128 weights"
+)
+
+
+@dataclass(frozen=True)
+class PackedTensor(Tensor):
+    """A matrix (out, in), which reads as float32."""
+
+    method: Method = field(kw_only=True)
+    bits: int = field(kw_only=True)
+    asymmetric: bool = field(kw_only=True)
+    """Whether zero points may be others than the middle of the range."""
+    lift: int = field(kw_only=True)
+    """What is added to zero points: 1 where GPTQ has written one less."""
+    words: Tensor = field(kw_only=True)
+    scales: Tensor = field(kw_only=True)
+    zeros: Tensor | None = field(kw_only=True)
+    """None: the middle of the range."""
+    groups: Tensor | None = field(kw_only=True)
+    """The group of each column; None: neighbours."""
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in (self.words, self.scales, self.zeros, self.groups) if part)
+
+    @property
+    def count(self) -> int:
+        """How many groups a row has."""
+        return self.scales.size // self.shape[0]
+
+    @property
+    def told(self) -> tuple[str, str, str]:
+        block = self.shape[1] // self.count
+        if self.apart:
+            return APART, REASON_APART.format(bits=self.bits), ""
+        for name, known in PRECISIONS.items():
+            alike = (known.bits, known.block or self.shape[1], known.format) == (self.bits, block, "")
+            if alike and ("-asym" in name) == self.asymmetric:
+                return name, REASON.format(bits=self.bits, group=block), name
+        return "", "", ""
+
+    @property
+    def apart(self) -> bool:
+        """Whether columns of one group are no neighbours."""
+        return not np.array_equal(self.of_columns(), np.arange(self.shape[1]) // (self.shape[1] // self.count))
+
+    def numbers(self) -> np.ndarray:
+        """The numbers as they are packed, 0 and more, (out, in)."""
+        words = self.words.read()
+        if self.method == "awq":
+            return ordered(unpacked(words, self.bits)).T
+        return unpacked(words.T if self.method == "gptq" else words, self.bits)[:, : self.shape[1]]
+
+    def zero_points(self) -> np.ndarray:
+        """The numbers that stand for 0, (out, groups)."""
+        if self.zeros is None:
+            return np.full((self.shape[0], self.count), 1 << self.bits - 1, np.uint8)
+        words = self.zeros.read()
+        if self.method == "compressed-tensors":
+            return unpacked(words.T, self.bits)[:, : self.shape[0]].T
+        found = unpacked(words, self.bits)
+        return (ordered(found) if self.method == "awq" else found + np.uint8(self.lift) & (1 << self.bits) - 1).T
+
+    def multipliers(self) -> np.ndarray:
+        """The scales, (out, groups)."""
+        scales = self.scales.read().astype(np.float32)
+        return scales if self.method == "compressed-tensors" else scales.T
+
+    def of_columns(self) -> np.ndarray:
+        """The group of each column."""
+        if self.groups is None:
+            return np.arange(self.shape[1]) // (self.shape[1] // self.count)
+        groups = self.groups.read()
+        if groups.min() < 0 or groups.max() >= self.count:
+            raise UnsupportedCheckpoint(f"{self.path} has groups of columns that are none; download the file again")
+        return groups
+
+    def read(self) -> np.ndarray:
+        groups = self.of_columns()
+        numbers, zeros = self.numbers().astype(np.float32), self.zero_points().astype(np.float32)
+        return np.asarray((numbers - zeros[:, groups]) * self.multipliers()[:, groups])
+
+    def quantized(self) -> Quantized | None:
+        """The matrix, exactly; None where groups are apart, or not of a size that is multiplied by."""
+        block, zeros = self.shape[1] // self.count, self.zero_points()
+        if self.apart or block % LEAST:
+            return None
+        scales, numbers = np.ascontiguousarray(self.multipliers()), np.ascontiguousarray(self.numbers())
+        middle = np.uint8(1 << self.bits - 1)
+        even = bool((zeros == middle).all())
+        if self.bits == 4:
+            held = numbers[:, ::2] | numbers[:, 1::2] << 4
+            return Quantized(held, scales, 4, block, None if even else np.ascontiguousarray(zeros))
+        numbers, zeros = (numbers ^ middle).view(np.int8), np.ascontiguousarray(zeros ^ middle).view(np.int8)
+        return Quantized(numbers, scales, 8, block, None if even else zeros)
+
+
+def unpacked(words: np.ndarray, bits: int) -> np.ndarray:
+    """The numbers in words of 32 bits, of which the lowest are first."""
+    held = np.ascontiguousarray(words).view(np.uint8)
+    return held if bits == 8 else np.stack([held & 15, held >> 4], axis=-1).reshape(len(held), -1)
+
+
+def ordered(numbers: np.ndarray) -> np.ndarray:
+    """Neighbours one after the other, which AWQ has otherwise."""
+    return numbers.reshape(len(numbers), -1, 8)[..., ORDER].reshape(len(numbers), -1)
+
+
+def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:  # Any: config.json's
+    """The same tensors, those of each packed matrix as one."""
+    found = dict(tensors)
+    quantization = config.get("quantization_config") or {}
+    method: Any = quantization.get("quant_method")
+    if method not in NAMES:
+        return found
+    ends = NAMES[method]
+    for name, words in tensors.items():
+        stem, _, end = name.rpartition(".")
+        if end != ends[0] or words.dtype != np.int32:
+            continue
+        del found[name]
+        scales, zeros, groups = (found.pop(f"{stem}.{each}", None) for each in ends[1:])
+        shape, bits = sizes(words, found.pop(f"{stem}.{SHAPE}", None), quantization)
+        if scales is None or not shape:
+            says = f"the tensor {name} {words.shape} is not of matrices as config.json says, or {ends[1]} is missing"
+            raise UnsupportedCheckpoint(f"{says}; download it again")
+        found[f"{stem}.weight"] = one = PackedTensor(
+            *(words.path, words.modified, words.start, np.dtype(np.float32), shape),
+            method=method,
+            bits=bits,
+            asymmetric=zeros is not None and not quantization.get("sym", False),
+            lift=int(method == "gptq" and quantization.get("checkpoint_format") != "gptq_v2"),
+            words=words,
+            scales=scales,
+            zeros=zeros,
+            groups=groups,
+        )
+        if not fits(one):
+            told = ", ".join(f"{each.shape}" for each in (words, scales, zeros, groups) if each)
+            raise UnsupportedCheckpoint(f"the tensors of {stem} do not fit each other: {told}; download them again")
+    return found
+
+
+def sizes(words: Tensor, shape: Tensor | None, quantization: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
+    """The rows and columns of a packed matrix, and the bits of each number; none where they cannot be."""
+    if len(words.shape) != 2:
+        return (), 0
+    if shape is not None and shape.shape == (2,):
+        rows, columns = shape.read().tolist()
+        return (rows, columns), 4 if words.shape == (rows, -(-columns // 8)) else 8
+    bits = quantization.get("bits", 0)
+    if bits not in (4, 8):
+        return (), 0
+    first, last = words.shape
+    of_method = {"gptq": (last, first * 32 // bits), "awq": (last * 32 // bits, first)}
+    return of_method.get(quantization["quant_method"], ()), bits
+
+
+def fits(one: PackedTensor) -> bool:
+    """Whether the tensors of a packed matrix are of the shapes that belong together."""
+    if not min(one.shape) > 0 or one.scales.dtype.kind in "iu" or not one.scales.size:
+        return False
+    (rows, columns), each = one.shape, 32 // one.bits
+    words, scales, zeros = (rows, -(-columns // each)), (rows, one.count), (-(-rows // each), one.count)
+    if one.method != "compressed-tensors":
+        words, scales, zeros = words[::-1], scales[::-1], zeros[::-1]
+    if one.method == "awq":
+        words = columns, -(-rows // each)
+    parts = (one.words, words), (one.zeros, zeros), (one.groups, (columns,))
+    whole = all(part.dtype == np.int32 and part.shape == shape for part, shape in parts if part)
+    return whole and one.scales.shape == scales and not columns % one.count

@@ -1,0 +1,144 @@
+"""Checkpoints that somebody has rounded: which of them are read, by `quantization_config`, and as what tensors."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from model_store.checkpoint import bitsandbytes, fp8, int8, mxfp4, nvfp4, packed, ternary
+from model_store.checkpoint.tensor import Tensor
+from model_store.errors import UnsupportedCheckpoint
+
+Fields = Mapping[str, Any]
+"""Some of config.json."""
+
+ACTIVATIONS: Fields = {"num_bits": {8}, "type": {"int"}, "symmetric": {True}, "strategy": {"token"}, "dynamic": {True}}
+"""Each token's are rounded as they come, as here."""
+SCHEMES: Mapping[str, Fields] = {
+    "int-quantized": {"num_bits": {8}, "type": {"int"}, "symmetric": {True}, "strategy": {"channel"}},
+    "float-quantized": {
+        "num_bits": {8}, "type": {"float"}, "symmetric": {True}, "strategy": {"tensor", "channel", "block"},
+        "block_structure": None,
+    },
+    "pack-quantized": {
+        "num_bits": {4, 8}, "type": {"int"}, "symmetric": {True, False}, "strategy": {"channel", "group"},
+        "group_size": None, "actorder": None,
+    },
+    "nvfp4-pack-quantized": {
+        "num_bits": {4}, "type": {"float"}, "symmetric": {True}, "strategy": {"tensor_group"}, "group_size": {16},
+        "scale_dtype": None,
+    },
+}  # fmt: skip
+"""What compressed-tensors' formats say of weights, each field one of these values; None: any, since tensors tell."""
+ROUNDS_ACTIVATIONS = "float-quantized", "nvfp4-pack-quantized"
+"""Formats whose activations are rounded in ways that are left out here, where they are kept more exactly."""
+NAIVE = {"int": "int-quantized", "float": "float-quantized"}
+"""What `naive-quantized` is, by the type of weights."""
+UNUSED: Fields = dict.fromkeys(("actorder", "block_structure", "group_size", "scale_dtype", "zp_dtype"), {None})
+MAKING = {"observer", "observer_kwargs"}
+"""How scales were found, which reading does not ask."""
+ELSEWHERE: Fields = {"kv_cache_scheme": None, "sparsity_config": {}, "transform_config": {}}
+"""Fields for what else may be done to a model, when nothing is."""
+ANY = {
+    "config_groups", "dequantize", "format", "global_compression_ratio", "ignore", "quant_method",
+    "quantization_status", "version",
+}  # fmt: skip
+"""Fields that change nothing of what is read: tensors tell which of them are rounded."""
+
+BESIDE = re.compile(r".*\.(activation_scale|input_scale|input_global_scale|[kv]_scale)")
+"""Tensors that say how activations and caches are rounded elsewhere."""
+
+
+def refuse_rounded(kind: str, quantization: object) -> None:
+    """Raise UnsupportedCheckpoint unless a quantization_config says what is read here, for a model of this type."""
+    fields = quantization if isinstance(quantization, dict) else {}
+    method = fields.get("quant_method", "unknown") if fields else quantization
+    if not method or (isinstance(method, str) and method in METHODS and METHODS[method](kind, fields)):
+        return
+    raise UnsupportedCheckpoint(
+        "this checkpoint is rounded already, and not in a way that is read (quantization_config in config.json:"
+        f" {str(method)[:40]}); take one that docs/formats.md lists, or the publisher's in bfloat16, float16 or"
+        " float32, which is rounded here as you ask"
+    )
+
+
+def fits_fp8(kind: str, fields: Fields) -> bool:
+    """Whether tiles, where there are such, have sizes."""
+    tile = fields.get("weight_block_size")
+    return tile is None or (isinstance(tile, list) and len(tile) == 2 and all(type(n) is int and n > 0 for n in tile))
+
+
+def fits_gptq(kind: str, fields: Fields) -> bool:
+    """Whether GPTQ has packed words as it usually does."""
+    return fields.get("bits") in (4, 8) and fields.get("checkpoint_format", "gptq") in ("gptq", "gptq_v2")
+
+
+def fits_awq(kind: str, fields: Fields) -> bool:
+    """Whether AWQ has packed words as it usually does."""
+    return fields.get("bits") == 4 and str(fields.get("version", "gemm")).lower() == "gemm"
+
+
+def fits_groups(kind: str, fields: Fields) -> bool:
+    """Whether all that compressed-tensors says is read here."""
+    groups = fields.get("config_groups")
+    stated = {name: value for name, value in fields.items() if name not in ANY}
+    return (
+        {**ELSEWHERE, **stated} == ELSEWHERE
+        and isinstance(groups, dict)
+        and bool(groups)
+        and all(isinstance(group, dict) and fits_group(group, fields.get("format")) for group in groups.values())
+    )
+
+
+def fits_group(group: Fields, usual: object) -> bool:
+    """Whether some of the matrices are rounded as is read here, in a format of their own or the `usual` one."""
+    asked = {name: value for name, value in group.items() if name not in ("targets", "format")}
+    weights, activations = asked.pop("weights", None), asked.pop("input_activations", None)
+    named = group.get("format") or usual
+    if named == "naive-quantized" and isinstance(weights, dict):
+        named = NAIVE.get(str(weights.get("type")))
+    return (
+        isinstance(named, str)
+        and named in SCHEMES
+        and is_scheme(weights, {"dynamic": {False, None}, **SCHEMES[named]})
+        and (activations is None or named in ROUNDS_ACTIVATIONS or is_scheme(activations, ACTIVATIONS))
+        and not any(asked.values())
+    )
+
+
+def is_scheme(stated: object, wanted: Fields) -> bool:
+    """Whether a scheme of rounding says of each field what is wanted, and nothing else."""
+    if not isinstance(stated, dict):
+        return False
+    known = {**UNUSED, **wanted}
+    return all(name in stated or name in UNUSED or name == "dynamic" for name in wanted) and all(
+        name in MAKING or (name in known and (known[name] is None or value in known[name]))
+        for name, value in stated.items()
+    )
+
+
+METHODS: Mapping[str, Callable[[str, Fields], bool]] = {
+    "awq": fits_awq,
+    "bitnet": ternary.fits,
+    "bitsandbytes": lambda kind, fields: True,
+    "compressed-tensors": fits_groups,
+    "fp8": fits_fp8,
+    "gptq": fits_gptq,
+    "modelopt": lambda kind, fields: fields.get("quant_algo") in ("FP8", "NVFP4"),
+    "mxfp4": lambda kind, fields: kind == "gpt_oss",
+}
+"""What is read, by `quant_method`."""
+
+
+def join(tensors: Mapping[str, Tensor], config: Fields) -> dict[str, Tensor]:
+    """The same tensors, those of each rounded matrix as one, and no others of whole numbers."""
+    refuse_rounded(str(config.get("model_type")), config.get("quantization_config"))
+    found = {name: tensor for name, tensor in tensors.items() if not BESIDE.fullmatch(name)}
+    found = packed.join(fp8.join(ternary.join(nvfp4.join(bitsandbytes.join(found)), config), config), config)
+    found = int8.join(mxfp4.join(found))
+    for name, tensor in found.items():
+        if tensor.dtype in fp8.DTYPES.values():
+            raise UnsupportedCheckpoint(
+                f"{tensor.path}: the tensor {name} is rounded to {tensor.dtype} and has no scale; take the publisher's"
+                " checkpoint in bfloat16, float16 or float32"
+            )
+    return {name: tensor for name, tensor in found.items() if tensor.dtype.kind not in "iu"}
