@@ -1,6 +1,6 @@
-"""Matrices of -1, 0 and 1 times one scale, four of these numbers in a byte: BitNet b1.58, as it is published."""
+"""Matrices of -1, 0 and 1 times one scale: BitNet b1.58, packed as it is published, or rounded while they are read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import Any
@@ -21,29 +21,37 @@ SCALE = "_scale"
 """How the name of the scale ends that belongs to a matrix."""
 KIND = "bitnet"
 """The `model_type`, and the `quant_method`, of such checkpoints."""
-WANTED = {"quant_method": KIND, "linear_class": "autobitlinear", "quantization_mode": "offline"}
-"""What config.json says of matrices that are multiplied by their scale, and in bytes."""
+MODES = "offline", "online"
+"""Matrices are packed, or in bfloat16."""
+WANTED: dict[str, Sequence[object]] = {
+    "linear_class": ("autobitlinear",), "quantization_mode": (*MODES, None), "use_rms_norm": (False, None),
+}  # fmt: skip
+"""What config.json may say of matrices that are multiplied by their scale; None: nothing."""
+ALL: dict[str, Sequence[object]] = {"modules_to_not_convert": (["lm_head"], None)}
+"""And where they are rounded here."""
 
 
 def fits(kind: str, quantization: object) -> bool:
     """Whether a model's quantization_config says what is read here; raises where it asks for another kind of BitNet."""
     if kind != KIND or not isinstance(quantization, dict) or quantization.get("quant_method") != KIND:
         return False
-    for name, value in {**WANTED, "use_rms_norm": False}.items():
-        if (stated := quantization.get(name, False)) != value:
+    wanted = WANTED if quantization.get("quantization_mode") != MODES[1] else WANTED | ALL
+    for name, values in wanted.items():
+        if (stated := quantization.get(name)) not in values:
             raise UnsupportedCheckpoint(
-                f"{name} (quantization_config in config.json) is {shown(stated)}, and only {value!r} is read here; take"
-                " microsoft/bitnet-b1.58-2B-4T, whose weights are packed"
+                f"{name} (quantization_config in config.json) is {shown(stated)}, and only"
+                f" {' or '.join(map(repr, values))} is read here; take microsoft/bitnet-b1.58-2B-4T"
             )
     return True
 
 
 @dataclass(frozen=True)
 class TernaryTensor(Tensor):
-    """A matrix (out, in) of `packed` (out / 4, in), of whose bytes the lowest bits are of the first rows."""
+    """A matrix (out, in) of `stored` (out / 4, in), of whose bytes the lowest bits are of the first rows."""
 
-    packed: Tensor = field(kw_only=True)
-    scale: Tensor = field(kw_only=True)
+    stored: Tensor = field(kw_only=True)
+    scale: Tensor | None = field(kw_only=True)
+    """None: `stored` is floats (out, in), whose mean magnitude it is."""
 
     @property
     def told(self) -> tuple[str, str, str]:
@@ -51,41 +59,55 @@ class TernaryTensor(Tensor):
 
     @property
     def nbytes(self) -> int:
-        return self.packed.nbytes + self.scale.nbytes
+        return self.stored.nbytes + (self.scale.nbytes if self.scale else 0)
 
-    def numbers(self) -> np.ndarray:
-        """The numbers, each one more than it is."""
-        packed = self.packed.read()
-        numbers = np.concatenate([packed >> shift & 3 for shift in (0, 2, 4, 6)])
+    def halves(self) -> tuple[np.ndarray, np.float32]:
+        """The numbers, each one more than it is, and the scale."""
+        stored = self.stored.read()
+        if self.scale is None:
+            values = np.asarray(stored, np.float32)
+            mean = max(np.abs(values).mean(), np.float32(1e-5))
+            numbers = np.clip(np.rint(values / mean), -1, 1) + 1
+            return numbers.astype(np.uint8), np.float32(mean.astype(stored.dtype))
+        numbers = np.concatenate([stored >> shift & 3 for shift in (0, 2, 4, 6)])
         if (numbers == 3).any():
             says = f"a tensor of {self.path} has numbers that are none of -1, 0 and 1"
             raise UnsupportedCheckpoint(f"{says}; download the file again")
-        return numbers
+        return numbers, np.float32(self.scale.read().item())
 
     def read(self) -> np.ndarray:
-        return np.asarray((self.numbers().astype(np.float32) - 1) * self.scale.read().astype(np.float32).reshape(()))
+        numbers, scale = self.halves()
+        return np.asarray((numbers.astype(np.float32) - 1) * scale)
 
     def quantized(self) -> Quantized | None:
         """The matrix, exactly; None where no block divides its rows."""
         block = gcd(self.shape[1], BLOCK)
         if block < LEAST:
             return None
-        nibbles = self.numbers() + np.uint8(7)
-        scales = np.full((self.shape[0], self.shape[1] // block), self.scale.read().reshape(()), np.float32)
+        numbers, scale = self.halves()
+        nibbles = numbers + np.uint8(7)
+        scales = np.full((self.shape[0], self.shape[1] // block), scale, np.float32)
         return Quantized(nibbles[:, ::2] | nibbles[:, 1::2] << 4, scales, 4, block)
 
 
 def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:  # Any: config.json's
-    """The same tensors, each matrix of bytes and its scale as one, where there are such."""
+    """The same tensors, each matrix and its scale as one, where there are such."""
     found = dict(tensors)
-    for name, packed in tensors.items() if config.get("model_type") == KIND else ():
-        if packed.dtype != np.uint8:
+    quantization = config.get("quantization_config") or {}
+    if config.get("model_type") != KIND or not quantization:
+        return found
+    online = quantization.get("quantization_mode") == MODES[1]
+    for name, stored in tensors.items():
+        place, dtype = (stored.path, stored.modified, stored.start), np.dtype(np.float32)
+        if online and name.endswith("_proj.weight") and stored.dtype.kind not in "iu":
+            found[name] = TernaryTensor(*place, dtype, stored.shape, stored=stored, scale=None)
+        if online or stored.dtype != np.uint8:
             continue
         scale = found.pop(name + SCALE, None)
-        if scale is None or len(packed.shape) != 2 or prod(scale.shape) != 1 or scale.dtype == np.uint8:
+        if scale is None or len(stored.shape) != 2 or prod(scale.shape) != 1 or scale.dtype == np.uint8:
             told = "missing" if scale is None else scale.shape
-            says = f"the tensors {name} {packed.shape} and {name + SCALE} ({told}) do not fit each other"
+            says = f"the tensors {name} {stored.shape} and {name + SCALE} ({told}) do not fit each other"
             raise UnsupportedCheckpoint(f"{says}; download them again")
-        place, shape = (packed.path, packed.modified, packed.start), (4 * packed.shape[0], packed.shape[1])
-        found[name] = TernaryTensor(*place, np.dtype(np.float32), shape, packed=packed, scale=scale)
+        shape = 4 * stored.shape[0], stored.shape[1]
+        found[name] = TernaryTensor(*place, dtype, shape, stored=stored, scale=scale)
     return found

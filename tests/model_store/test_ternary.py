@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -10,13 +11,13 @@ from backends.decoder import Quantized
 from backends.quantize import dequantize
 from model_store import UnsupportedCheckpoint
 from model_store.checkpoint.kept import Kept
-from model_store.checkpoint.ternary import WANTED
+from model_store.checkpoint.ternary import KIND
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from support.pulls import foreseen
 from support.respelled_checkpoints import Tensors, configure, respelled
 
-GATE = "model.layers.1.mlp.gate_proj.weight"
+GATE, DOWN = "model.layers.1.mlp.gate_proj.weight", "model.layers.1.mlp.down_proj.weight"
 
 
 def signs_of(values: np.ndarray) -> np.ndarray:
@@ -43,7 +44,8 @@ def packed(found: Tensors) -> Tensors:
 def opened(folder: Path, change: Callable[[Tensors], Tensors] = packed, **quantization: object) -> Canonical:
     folder.mkdir(exist_ok=True)
     copy = respelled("bitnet", folder, change)
-    configure(copy, quantization_config={**WANTED, "modules_to_not_convert": ["lm_head"], **quantization})
+    usual = {"quant_method": KIND, "linear_class": "autobitlinear", "modules_to_not_convert": ["lm_head"]}
+    configure(copy, quantization_config={**usual, **quantization})
     return Canonical(*open_checkpoint(copy))
 
 
@@ -60,14 +62,34 @@ def test_packed_matrices_are_what_they_stand_for_and_kept_as_they_are(tmp_path: 
             assert np.array_equal(dequantize(values), np.asarray(weight.values)), name
 
 
+def test_matrices_in_bfloat16_are_rounded_while_they_are_read(tmp_path: Path) -> None:
+    """As transformers' AutoBitLinear does: WeightQuant in its integrations/bitnet.py."""
+    bfloat16, held = np.dtype(ml_dtypes.bfloat16), Tensors()
+
+    def change(found: Tensors) -> Tensors:
+        held.update({name: values.astype(bfloat16) for name, values in found.items()})
+        return held
+
+    found = opened(tmp_path, change, quantization_mode="online")
+    values = held[DOWN].astype(np.float32)
+    scale = 1 / np.abs(values).mean()
+    expected = (np.clip(np.rint(values * scale), -1, 1) / scale).astype(bfloat16).astype(np.float32)
+    assert np.array_equal(np.asarray(found["layers.1.down_proj"].values), expected)
+    kept = Kept(found)["layers.1.down_proj"].values
+    assert isinstance(kept, Quantized) and np.array_equal(dequantize(kept), expected)
+    assert np.array_equal(np.asarray(found["embedding"].values), held["model.embed_tokens.weight"])
+
+
 def without_scale(found: Tensors) -> Tensors:
     return {name: values for name, values in packed(found).items() if name != GATE + "_scale"}
 
 
+ONLINE: dict[str, object] = {"quantization_mode": "online"}
 WRONG: dict[str, tuple[Callable[[Tensors], Tensors], dict[str, object], str]] = {
     "numbers": (lambda found: {**packed(found), GATE: packed(found)[GATE] | 3}, {}, "none of -1, 0 and 1; download"),
     "no scale": (without_scale, {}, "gate_proj.weight_scale .missing. do not fit each other"),
-    "online": (dict, {"quantization_mode": "online"}, "quantization_mode .*online.*, and only 'offline' is read here"),
+    "a mode": (dict, {"quantization_mode": "x"}, "quantization_mode .*x.*, and only 'offline' or 'online'"),
+    "but for some": (dict, ONLINE | {"modules_to_not_convert": ["o_proj"]}, "modules_to_not_convert .* only .*lm_head"),
     "divided": (packed, {"linear_class": "bitlinear"}, "linear_class .*bitlinear.*, and only 'autobitlinear' is"),
 }  # fmt: skip
 
