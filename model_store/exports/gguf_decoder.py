@@ -27,9 +27,9 @@ NAMES = {
 }  # fmt: skip
 """Architectures of families that are read as another one."""
 ONLY_READ = (
-    "afmoe", "apertus", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "exaone", "exaone_moe", "falcon_h1",
-    "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified", "glm4_moe", "glm4_moe_lite", "gpt_oss",
-    "hunyuan_v1_moe", "jamba", "lfm2", "lfm2_moe", "minicpm3", "minimax_m2", "ministral3", "mistral3", "mpt",
+    "afmoe", "apertus", "bitnet", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "exaone", "exaone_moe",
+    "falcon_h1", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified", "glm4_moe", "glm4_moe_lite",
+    "gpt_oss", "hunyuan_v1_moe", "jamba", "lfm2", "lfm2_moe", "minicpm3", "minimax_m2", "ministral3", "mistral3", "mpt",
     "nemotron_h", "phimoe", "qwen2_5_vl", "qwen2_vl", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_vl", "t5", "youtu",
 )  # fmt: skip
 """Families whose files are read and not written: what is theirs alone has no place in the tables here."""

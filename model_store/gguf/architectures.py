@@ -201,6 +201,9 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "apertus", layer={**HEAD_NORMS, "xielu": ("blk.{}.xielu", apertus.factors)}, adjust=adjustments.apertus
     ),
     "arcee": Architecture("arcee", halve_rotary),
+    "bitnet-b1.58": Architecture(
+        "bitnet", layer={"attention_sub_norm": "blk.{}.attn_sub_norm", "ffn_sub_norm": "blk.{}.ffn_sub_norm"}
+    ),
     "bloom": Architecture("bloom"),
     "cohere2": Architecture(
         "cohere2", halve_rotary, layer={"ffn_norm": ""}, keys={"logit_scale": "logit_scale", **WINDOW}

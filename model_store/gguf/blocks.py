@@ -30,6 +30,19 @@ class Kind:
     dtype: np.dtype = np.dtype(np.float32)
     bits: int = 0
     """4 or 8 that hold its numbers where it has no offsets, else 0."""
+    tail: int = 0
+    """Bytes behind all blocks, which begin with a scale of all, float32; then blocks are followed by this each."""
+
+    def stored(self, count: int) -> int:
+        """Bytes that so many weights take in the file."""
+        return count // self.block * self.size + self.tail
+
+    def blocks(self, data: np.ndarray) -> np.ndarray:
+        """The bytes (n, ...) of each block of a tensor."""
+        if not self.tail:
+            return data.reshape(-1, self.size)
+        found = data[: -self.tail].reshape(-1, self.size)
+        return np.concatenate([found, np.tile(data[-self.tail :][:4], (len(found), 1))], axis=1)
 
 
 def half(blocks: np.ndarray, place: int) -> np.ndarray:
@@ -113,6 +126,45 @@ def q6_k(blocks: np.ndarray) -> Parts:
     return q, half(blocks, 208) * blocks[:, 192:208].view(np.int8), None
 
 
+STEPS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
+"""What four bits stand for in IQ4_NL and IQ4_XS."""
+
+
+def iq4_nl(blocks: np.ndarray) -> Parts:
+    return STEPS[low_then_high(blocks[:, 2:], together=16, bits=4)], half(blocks, 0), None
+
+
+def iq4_xs(blocks: np.ndarray) -> Parts:
+    high = low_then_high(blocks[:, 2:4], together=1, bits=2)
+    low = low_then_high(blocks[:, 4:8], together=1, bits=4)
+    shares = (low | high << 4).view(np.int8) - np.int8(32)
+    return STEPS[low_then_high(blocks[:, 8:], together=16, bits=4)], half(blocks, 0) * shares, None
+
+
+POWERS = np.array([1, 3, 9, 27, 81], np.uint8)[:, None]
+
+
+def thirds(blocks: np.ndarray, count: int) -> np.ndarray:
+    """The first `count` of five numbers of three kinds in each byte, as -1, 0 and 1: of all bytes the first, ..."""
+    fractions = blocks[:, None] * POWERS[:count]
+    return ((fractions.astype(np.uint16) * 3 >> 8).astype(np.int8) - np.int8(1)).reshape(len(blocks), -1)
+
+
+def tq1_0(blocks: np.ndarray) -> Parts:
+    parts = thirds(blocks[:, :32], 5), thirds(blocks[:, 32:48], 5), thirds(blocks[:, 48:52], 4)
+    return np.concatenate(parts, axis=1), half(blocks, 52).repeat(2, axis=1), None
+
+
+def tq2_0(blocks: np.ndarray) -> Parts:
+    q = low_then_high(blocks[:, :64], together=32, bits=2).view(np.int8) - np.int8(1)
+    return q, half(blocks, 64).repeat(2, axis=1), None
+
+
+def i2_s(blocks: np.ndarray) -> Parts:
+    q = np.concatenate([blocks[:, :32] >> shift & 3 for shift in (6, 4, 2, 0)], axis=1).view(np.int8) - np.int8(1)
+    return q, np.ascontiguousarray(blocks[:, 32:]).view("<f4"), None
+
+
 def mxfp4(blocks: np.ndarray) -> Parts:
     return ELEMENTS[low_then_high(blocks[:, 1:], together=16, bits=4)], scales_of(blocks[:, :1]), None
 
@@ -130,14 +182,18 @@ KINDS: Mapping[int, Kind] = {
     12: Kind("Q4_K", 256, 144, q4_k),
     13: Kind("Q5_K", 256, 176, q5_k),
     14: Kind("Q6_K", 256, 210, q6_k, bits=8),
+    20: Kind("IQ4_NL", 32, 18, iq4_nl, bits=8),
+    23: Kind("IQ4_XS", 256, 136, iq4_xs, bits=8),
+    34: Kind("TQ1_0", 256, 54, tq1_0, bits=4),
+    35: Kind("TQ2_0", 256, 66, tq2_0, bits=4),
+    36: Kind("I2_S", 128, 32, i2_s, bits=4, tail=32),  # of bitnet.cpp alone
     39: Kind("MXFP4", 32, 17, mxfp4, bits=8),
     30: Kind("BF16", 1, 2, dtype=np.dtype(ml_dtypes.bfloat16)),
 }
 """The types that are read, by their numbers in the file."""
 OTHER_KINDS = {
-    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S",
-    22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0",
-    35: "TQ2_0", 40: "NVFP4", 41: "Q1_0",
+    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
+    24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
 """Those that are not."""
 CHUNK = 1 << 18
@@ -148,7 +204,7 @@ def dequantize(kind: Kind, data: np.ndarray, shape: tuple[int, ...]) -> np.ndarr
     """The numbers of a tensor whose bytes are `data`; float32 where they are in blocks, else as they are."""
     if not kind.unpack:
         return data.view(kind.dtype).reshape(shape)
-    blocks = data.reshape(-1, kind.size)
+    blocks = kind.blocks(data)
     numbers = np.empty((len(blocks), kind.block), np.float32)
     step = max(1, CHUNK // kind.block)
     with np.errstate(invalid="ignore"):  # whoever reads refuses what is not finite, by the tensor's name
@@ -166,7 +222,7 @@ def kept(kind: Kind, data: np.ndarray, rows: int) -> Quantized:
     """The same matrix without rounding, as backends multiply by it; its kind has no offsets."""
     assert kind.unpack and kind.bits
     with np.errstate(invalid="ignore"):
-        q, scales, _ = kind.unpack(data.reshape(-1, kind.size))
+        q, scales, _ = kind.unpack(kind.blocks(data))
     size, block = q.size // rows, kind.block // scales.shape[1]
     held = q.reshape(rows, size)
     return Quantized(nibbles(held) if kind.bits == 4 else held, scales.reshape(rows, -1), kind.bits, block)

@@ -196,7 +196,7 @@ def described(path: Path, cursor: Cursor, name: str) -> Entry:
             "take the same model in one of these"
         )
     kind = KINDS[number]
-    if 0 in shape or shape[-1] % kind.block:
+    if 0 in shape or shape[-1] % kind.block or (kind.tail and count != 2):
         raise Damage(f"the tensor {name} has the shape {shape}, which its type {kind.name} cannot have")
     return Entry(kind, shape, offset)
 
@@ -208,7 +208,7 @@ def placed(found: Mapping[str, Entry], *, start: int, alignment: int, size: int)
         if entry.start != end:
             says = f"should begin at byte {end:,} of the data and has the offset {entry.start:,}"
             raise Damage(f"the tensor {name} {says}")
-        end += entry.kind.size * (prod(entry.shape) // entry.kind.block)
+        end += entry.kind.stored(prod(entry.shape))
         if start + end > size:
             raise Damage(f"the tensor {name} should end at byte {start + end:,} and the file has {size:,}")
         entries[name] = replace(entry, start=start + entry.start)

@@ -24,7 +24,7 @@ class GgufTensor(Tensor):
         return Tensor(self.path, self.modified, self.start, np.dtype(np.uint8), (size,)).read()
 
     def stored_size(self, count: int) -> int:
-        return count // self.kind.block * self.kind.size
+        return self.kind.stored(count)
 
     def quantized(self) -> Quantized | None:
         return kept(self.kind, self.raw(), self.shape[0]) if self.kind.bits and len(self.shape) == 2 else None

@@ -45,6 +45,10 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
 }
 """Keys, and what the matrices are rounded to."""
 BLOCKS = 4
+ROUNDED = (
+    "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "TQ1_0",
+    "TQ2_0", "MXFP4",
+)  # fmt: skip
 
 
 def random_tensors(architecture: str, keys: dict[str, object]) -> dict[str, np.ndarray]:
@@ -110,7 +114,7 @@ def make_blocks() -> None:
     arrays: dict[str, Any] = {}  # Any: numpy takes arrays and a flag as keywords
     for number, (_, size) in reference.GGML_QUANT_SIZES.items():
         name = number.name
-        if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "MXFP4"):
+        if name in ROUNDED:
             while True:  # until every scale is a number
                 raw = random.integers(0, 256, (BLOCKS, size), dtype=np.uint8)
                 with np.errstate(invalid="ignore"):

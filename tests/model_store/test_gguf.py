@@ -63,7 +63,7 @@ CASES = sorted(
     path.name for path in GOLDEN.iterdir() if path.name.split("-")[0] in ARCHITECTURES and path.name not in NOT_IN_GGUF
 )
 FILES = sorted(OWN.glob("*.gguf"))
-BLOCKS = sorted(kind.name for kind in KINDS.values() if kind.unpack)
+BLOCKS = sorted(kind.name for kind in KINDS.values() if kind.unpack and not kind.tail)
 OF = {kind.name: kind for kind in KINDS.values()}
 CUTS = json.loads((OWN / "words.json").read_text(encoding="utf-8"))
 """A vocabulary, texts, and the tokens that llama.cpp makes of them by the name of how it cuts them."""
@@ -243,6 +243,17 @@ def test_blocks_are_the_numbers_that_the_gguf_package_gives(name: str) -> None:
         held = kept(OF[name], raw.ravel(), len(raw))
         assert held.bits == OF[name].bits
         assert np.array_equal(quantize.dequantize(held), values)
+
+
+def test_ternary_numbers_are_read_as_bitnet_cpp_writes_them() -> None:
+    """As quantize_to_i2_s does in its utils/convert-hf-to-gguf-bitnet.py: blocks of 128, and one scale behind all."""
+    numbers, scale = np.random.default_rng(0).integers(-1, 2, (3, 256)), np.float32(0.3)
+    first, second, third, fourth = (numbers + 1).astype(np.uint8).reshape(-1, 4, 32).swapaxes(0, 1)
+    packed = (first << 6 | second << 4 | third << 2 | fourth).tobytes()
+    data = np.frombuffer(packed + scale.tobytes() + bytes(28), np.uint8)
+    assert len(data) == OF["I2_S"].stored(numbers.size)
+    assert np.array_equal(dequantize(OF["I2_S"], data, numbers.shape), numbers * scale)
+    assert np.array_equal(quantize.dequantize(kept(OF["I2_S"], data, 3)), numbers * scale)
 
 
 def test_matrices_of_different_formats_are_joined_without_rounding() -> None:

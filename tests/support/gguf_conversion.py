@@ -13,7 +13,7 @@ from support.gguf_files import floats, gguf, mxfp4, q8_0, vocabulary
 from support.gguf_states import blocks_of, channels_of, states_of, with_states
 
 ARCHITECTURES = {
-    "afmoe": "afmoe",
+    "afmoe": "afmoe", "bitnet": "bitnet-b1.58",
     "arcee": "arcee", "bloom": "bloom", "cohere": "command-r", "cohere2": "cohere2", "ernie4_5": "ernie4_5",
     "dots1": "dots1", "hunyuan_v1_moe": "hunyuan-moe", "minimax_m2": "minimax-m2", "jamba": "jamba",
     "exaone": "exaone", "exaone_moe": "exaone-moe", "exaone4": "exaone4", "falcon": "falcon",
@@ -39,6 +39,7 @@ NAMES = {
     "input_layernorm": "attn_norm", "ln_1": "attn_norm",
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "self_attn.attn_sub_norm": "attn_sub_norm", "mlp.ffn_sub_norm": "ffn_sub_norm",
     "self_attn.qkv_proj": "attn_qkv", "attn.c_attn": "attn_qkv", "attention.query_key_value": "attn_qkv",
     "self_attention.query_key_value": "attn_qkv",
     "self_attn.o_proj": "attn_output", "self_attn.dense": "attn_output", "attn.c_proj": "attn_output",
