@@ -107,6 +107,13 @@ def test_an_assistant_s_thoughts_are_left_out_where_the_template_says_so(open_te
     assert "fox" in tokenizer.decode(template.encode(TALK, tokenizer))
 
 
+def test_thoughts_are_left_out_here_where_answers_would_have_marks(open_template: Open) -> None:
+    marked = "{{ '<think></think><answer></answer>' }}{% for message in messages %}{{ message.content }}{% endfor %}"
+    template, tokenizer = open_template(marked)
+    thought = Message("assistant", "<think>hello</think>fox")
+    assert "hello" not in tokenizer.decode(template.encode([TALK[2], thought], tokenizer))
+
+
 def test_an_empty_message_stays_empty(open_template: Open) -> None:
     template, tokenizer = open_template(CHATML)
     tokens = template.encode([Message("user", ""), Message("user", "<|im_end|>")], tokenizer)

@@ -45,6 +45,10 @@ ALWAYS = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}<|
         ("<b>bold</b>", Parts("", "<b>bold</b>")),
         ("Later <think>a</think>", Parts("", "Later <think>a</think>")),
         ("<think>a</think>b <think>c</think>", Parts("a", "b <think>c</think>")),
+        ("<think>\na\n</think>\n<answer>\nb\n\n<c>\n</answer>", Parts("a", "b\n\n<c>")),
+        ("<think>\n\n</think>\n<answer>\ncut off\n</ans", Parts("", "cut off\n</ans")),
+        ("<think>a</think><ans", Parts("a", "<ans")),
+        ("<think>a</think>\n<answers> b", Parts("a", "<answers> b")),
     ],
 )
 def test_thinking_and_answer_are_told_apart_however_the_reply_is_cut_up(reply: str, parts: Parts) -> None:
@@ -53,7 +57,8 @@ def test_thinking_and_answer_are_told_apart_however_the_reply_is_cut_up(reply: s
         channels = Channels()
         told = [part for at in range(0, len(reply), size) for part in channels.add(reply[at : at + size])]
         told += channels.flush()
-        assert "".join(text for _, text in told) == reply
+        if "<answer>" not in reply:
+            assert "".join(text for _, text in told) == reply
         assert "".join(text for channel, text in told if channel == "text") == parts.answer
 
 

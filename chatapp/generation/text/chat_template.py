@@ -13,6 +13,7 @@ from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.rendering import RENDERER, Renderer, RenderingError
 from chatapp.generation.text.thinking import (
     ANALYSIS,
+    ANSWER,
     BUDGET,
     EFFORT,
     EFFORTS,
@@ -117,9 +118,11 @@ class ChatTemplate:
     def _heard(self, message: Message) -> Message:
         """A message as the template wants it: an answer without its thinking, unless the template sees to that.
 
+        Hunyuan's does by the marks around its answers, which nobody is told, so that no message has them.
         gpt-oss's takes what stands beside a call for its thinking, and leaves it out when an answer has followed.
         """
-        if message.role != "assistant" or any(end in self.source for _, end in MARKS):
+        sees = ANSWER[0] not in self.source and any(end in self.source for _, end in MARKS)
+        if message.role != "assistant" or sees:
             return message
         parts = split(message.text)
         thought = parts.thinking if message.calls and ANALYSIS in self.source else ""

@@ -19,6 +19,8 @@ MARKS = (
     ("<|channel>thought", "<channel|>"),
 )
 """Qwen, DeepSeek and SmolLM; Granite; Magistral; Seed-OSS; Command A; Gemma 4."""
+ANSWER = "<answer>", "</answer>"
+"""What Hunyuan has around its answer, behind what it thinks, and nobody is told."""
 TOLD = frozenset({"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>'})
 """Gemma 4's marks of what it thinks, calls and quotes, which are special tokens there, and parts of a reply."""
 STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
@@ -52,11 +54,10 @@ class Parts:
 def split(reply: str) -> Parts:
     """A reply, as far as it has come: what the model thought before it, and what it says."""
     channels = Channels()
-    thought = "".join(text for channel, text in [*channels.add(reply), *channels.flush()] if channel == "thinking")
-    if not thought:
-        return Parts("", reply)
+    told = [*channels.add(reply), *channels.flush()]
+    thought, answer = ("".join(text for one, text in told if one == channel) for channel in ("thinking", "text"))
     begin, end = channels.marks
-    return Parts(thought.lstrip().removeprefix(begin).rstrip().removesuffix(end).strip(), reply[len(thought) :])
+    return Parts(thought.lstrip().removeprefix(begin).rstrip().removesuffix(end).strip(), answer)
 
 
 class Channels:
@@ -64,7 +65,7 @@ class Channels:
 
     def __init__(self) -> None:
         self.marks = ("", "")
-        self._state: Literal["begin", "thinking", "between", "text"] = "begin"
+        self._state: Literal["begin", "thinking", "between", "opened", "answer", "text"] = "begin"
         self._held = ""
         """What may be the beginning of a mark."""
 
@@ -81,7 +82,7 @@ class Channels:
     @property
     def has_thought(self) -> bool:
         """Whether the thinking has ended."""
-        return bool(self.marks[0]) and self._state in ("between", "text")
+        return bool(self.marks[0]) and self._state != "thinking"
 
     def add(self, text: str) -> list[tuple[Channel, str]]:
         """The parts of a text by their channels; what may yet become a mark at the beginning is held back."""
@@ -110,17 +111,40 @@ class Channels:
             end = place + len(self.marks[1]) - known
             parts.append(("thinking", text[:end]))
             text, self._held, self._state = text[end:], "", "between"
-        space = text[: len(text) - len(text.lstrip())]
-        if space:
-            parts.append(("thinking", space))
-        if text := text[len(space) :]:
-            self._state = "text"
+        if self._state == "between":
+            text, self._held = self._held + text, ""
+            space = text[: len(text) - len(text.lstrip())]
+            if space:
+                parts.append(("thinking", space))
+            text = text[len(space) :]
+            if ANSWER[0].startswith(text) and text != ANSWER[0]:
+                self._held = text
+                return parts
+            self._state = "opened" if text.startswith(ANSWER[0]) else "text"
+            text = text.removeprefix(ANSWER[0])
+        if text := self._answered(text):
             parts.append(("text", text))
         return parts
 
+    def _answered(self, text: str) -> str:
+        """What a text says of an answer, without marks around it; what may yet become the last one is held back."""
+        if self._state == "opened" and (text := text.lstrip()):
+            self._state = "answer"
+        if self._state != "answer":
+            return text
+        whole, self._held = self._held + text, ""
+        said, ended, rest = whole.partition(ANSWER[1])
+        if ended:
+            self._state = "text"
+            return said.rstrip() + rest.lstrip()
+        kept = next(size for size in range(len(ANSWER[1]), -1, -1) if whole.endswith(ANSWER[1][:size]))
+        said = whole[: len(whole) - kept].rstrip()
+        self._held = whole[len(said) :]
+        return said
+
     def flush(self) -> list[tuple[Channel, str]]:
         """What was held back, where the reply ends with it."""
-        held, self._held = self._held if self._state == "begin" else "", ""
+        held, self._held = "" if self._state == "thinking" else self._held, ""
         return [("text", held)] if held else []
 
 
