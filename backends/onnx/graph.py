@@ -88,6 +88,22 @@ class Graph:
             self.nodes = outer
         return self.node_with("If", [condition], outputs, **branches)
 
+    def scan(self, state: str, parts: Sequence[str], step: Callable[..., tuple[str, str]], outputs: list[str]) -> None:
+        """Append a Scan over the tokens of `parts` (B, T, ...), with two outputs: the last state, and what was told.
+
+        `step` appends nodes that make of a state and a part of each the next state and what is told, and returns both.
+        """
+        outer, self.nodes = self.nodes, []
+        inputs = [f"{name}_{self.made}" for name in ("state", *parts)]
+        told = step(*inputs)
+        read, made = (
+            [helper.make_tensor_value_info(one, TensorProto.FLOAT, None) for one in each] for each in (inputs, told)
+        )
+        body = helper.make_graph(self.nodes, f"scan_{self.made}", read, made)
+        self.nodes = outer
+        how: dict[str, Attribute] = dict(num_scan_inputs=len(parts), scan_input_axes=[1] * len(parts))
+        self.node_with("Scan", [state, *parts], outputs, body=body, scan_output_axes=[1], **how)
+
     def constant(self, name: str, values: np.ndarray) -> str:
         """Add a constant, unless its name is known; floating-point values become float32."""
         if name in self.constants:

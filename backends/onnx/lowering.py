@@ -18,7 +18,6 @@ from backends.decoder import (
     ExpertMatrices,
     Mamba,
     Norms,
-    SelectiveState,
     StateWeights,
     Weight,
     Weights,
@@ -213,9 +212,7 @@ class Ops:
     def selective_state(
         self, x: str, steps: str, keys: str, queries: str, layer: int, decay: Weight, skip: Weight
     ) -> str:
-        how = self.decoder.layers[layer].recurrence
-        assert isinstance(how, SelectiveState)
-        return states.selective_state(self.graph, (x, steps, keys, queries), layer, how, decay, skip)
+        return states.selective_state(self.graph, (x, steps, keys, queries), layer, decay, skip)
 
     def delta_net(self, x: str, rates: str, layer: int, weights: StateWeights) -> str:
         how = self.decoder.layers[layer].recurrence
