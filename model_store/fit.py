@@ -1,6 +1,7 @@
 """Whether a model fits this machine, about: before its weights are fetched."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
@@ -9,15 +10,17 @@ from typing import Any
 from backends import quantize
 from backends.decoder import Decoder, MatrixState, SelectiveState
 from backends.memory import memory as memory
-from model_store.checkpoint.checkpoint import BYTES, DTYPES, HEADER_LIMIT, span
-from model_store.checkpoint.int8 import SCALE
-from model_store.checkpoint.mxfp4 import KINDS
+from model_store.checkpoint.checkpoint import DTYPES, HEADER_LIMIT, ROUNDED, span
 from model_store.errors import UnsupportedCheckpoint
 
 HEADER_START = 1 << 16
 """Bytes of a weights file that are read at first: most headers end there."""
 CONVERSATION = 4096
 """Tokens of context for which memory is reckoned."""
+BESIDE = re.compile(
+    r"([._]scales?(_2|_inv)?|qzeros|zero_point|g_idx|_shape|SCB|absmax|quant_map|bitsandbytes__\w+|weight_format)$"
+)
+"""How the names of tensors end that stand beside rounded weights."""
 RUNTIME = 200_000_000
 """Bytes that Python and a backend take besides the model."""
 
@@ -45,7 +48,7 @@ def read_header(name: str, size: int, start: Callable[[int], bytes]) -> Weights:
         entries: dict[str, Any] = json.loads(header)  # Any: parsed JSON
         entries.pop("__metadata__", None)
         spans = [span(tensor, entry) for tensor, entry in entries.items()]
-        count = sum(count_weights(tensor, entry["dtype"], prod(entry["shape"])) for tensor, entry in entries.items())
+        count = sum(count_weights(tensor, entries) for tensor in entries)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UnsupportedCheckpoint(f"the header of {name} cannot be read ({error})") from error
     ends = [stop for begin, stop, expected in spans if stop - begin == expected]
@@ -54,13 +57,17 @@ def read_header(name: str, size: int, start: Callable[[int], bytes]) -> Weights:
     return Weights(count, 8 * (size - 8 - length) / max(1, count))
 
 
-def count_weights(tensor: str, dtype: str, elements: int) -> int:
-    """How many weights a tensor of a checkpoint holds; of the rounded ones, bytes may hold several."""
-    if tensor.endswith((SCALE, KINDS[1])):
+def count_weights(tensor: str, entries: dict[str, Any]) -> int:
+    """How many weights a tensor of a checkpoint holds: of rounded ones, which stand packed, about."""
+    dtype, count = str(entries[tensor]["dtype"]), int(prod(entries[tensor]["shape"]))
+    if BESIDE.search(tensor) or dtype not in DTYPES | ROUNDED or dtype == "I64":
         return 0
+    if dtype == "I32":
+        return 8 * count
     if dtype == "U8":
-        return elements * (2 if tensor.endswith(KINDS[0]) else 4)  # mxfp4; BitNet
-    return elements if dtype in DTYPES or dtype in BYTES else 0
+        nibbles = tensor.endswith(("_blocks", "_packed")) or {tensor + ".absmax", tensor + "_scale_2"} & set(entries)
+        return count * (2 if nibbles else 4)  # three values take two bits in BitNet's
+    return count
 
 
 def lowered_size(parameters: int, precision: str) -> int:

@@ -19,6 +19,7 @@ from model_store.checkpoint.kept import Kept
 from model_store.checkpoint.tensor import Tensor, Told
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import describe, open_checkpoint
+from model_store.fit import count_weights
 from support.checkpoints import TESTS, MakeCheckpoint
 from support.respelled_checkpoints import Tensors, configure, respelled
 
@@ -26,6 +27,7 @@ PATH = TESTS / "golden_rounded.safetensors"
 with safe_open(PATH, "np") as opened:
     CONFIGS = {name: json.loads(config) for name, config in sorted(opened.metadata().items())}
 FOUND = tensors(PATH, DTYPES | ROUNDED)
+SPELT = {dtype: name for name, dtype in (DTYPES | ROUNDED).items()}
 SUITS = {
     "awq": "int4-asym-32", "bitsandbytes int8": "int8", "compressed int4": "int4-32", "compressed int8": "int8",
     "compressed int4 asymmetric": "int4-asym-32", "compressed int8 packed": "int8", "compressed nvfp4": "int4-32",
@@ -54,6 +56,9 @@ def test_a_matrix_is_read_as_its_library_reads_it(case: str) -> None:
     assert (kept is None) == (case in ROUNDED_AGAIN or case not in SUITS)
     if kept:
         assert np.array_equal(dequantize(kept), matrix.read())
+    entries = {name: {"dtype": SPELT[tensor.dtype], "shape": tensor.shape} for name, tensor in parts_of(case).items()}
+    counted = sum(count_weights(name, entries) for name in entries)
+    assert counted == expected.size * (2 if case in ("gptq of 8 bits", "compressed int8 packed") else 1)
 
 
 @pytest.mark.parametrize("case", CONFIGS)
