@@ -88,7 +88,7 @@ def test_an_odd_answer_is_one_line(
 def test_a_listing_that_never_ends_is_not_waited_for(store: Store, folder: Path, loopback: LoopbackHub) -> None:
     loopback.fault("/api/models", times=9, status=200, headers={"Content-Length": "99"}, body=b"{}")
     with pytest.raises(StoreError, match=r"the connection to 127\.0\.0\.1 broke \(.*\), 2 times in a row"):
-        pull.plan(store.roots, ORG, site=Site(loopback.url), patience=Patience(stall=0.1, tries=2, pause=0.01))
+        pull.plan(store.roots, ORG, site=Site(loopback.url), patience=Patience(stall=0.5, tries=2, pause=0.01))
 
 
 def test_hints_before_an_answer_are_not_the_answer(pulling: Pull, folder: Path, loopback: LoopbackHub) -> None:

@@ -134,7 +134,7 @@ def test_an_interrupted_pull_is_absent_and_goes_on(
     store: Store, planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub
 ) -> None:
     plan = planned()
-    loopback.fault("safetensors", stall=100_000, delay=20)
+    loopback.fault("safetensors", stall=100_000, delay=1000)
     interrupted(store, plan, plan.size - (folder / "model.safetensors").stat().st_size + 100_000)
     with pytest.raises(ModelNotFound, match="has come in part; to go on: chatapp pull org/tiny$"):
         store.get("org--tiny")
@@ -149,7 +149,7 @@ def test_an_interrupted_pull_is_absent_and_goes_on(
 def test_what_an_interrupted_pull_left_can_be_removed(
     store: Store, planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub
 ) -> None:
-    loopback.fault("safetensors", stall=100_000, delay=20)
+    loopback.fault("safetensors", stall=100_000, delay=1000)
     interrupted(store, planned(), 100_000)
     assert store.remove(ORG) >= 100_000
     assert not list((store.root / "checkpoints").iterdir())
@@ -193,7 +193,7 @@ def test_what_an_interrupted_pull_has_verified_is_not_fetched_for_the_next_plan(
     store: Store, planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub
 ) -> None:
     plan = planned()
-    loopback.fault("tokenizer.json", stall=1000, delay=20)
+    loopback.fault("tokenizer.json", stall=1000, delay=1000)
     interrupted(store, plan, plan.size - (folder / "tokenizer.json").stat().st_size + 1000)
     asked = len(loopback.requests)
     assert planned().model == plan.model

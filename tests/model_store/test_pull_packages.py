@@ -7,10 +7,9 @@ from tokenizers import Tokenizer, models
 
 from model_store import Store, UnsupportedCheckpoint
 from model_store.hub import pull
-from model_store.hub.web import Patience, Site
+from model_store.hub.web import Site
 from support.loopback_hub import LoopbackHub
-
-QUICK = Patience(stall=0.5, tries=3, pause=0.01)
+from support.pulls import QUICK
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from model_store import Store, StoreError, UnsupportedCheckpoint
-from model_store.hub import file_selection
+from model_store.hub import file_selection, pull
 from model_store.hub.partial import Wanted
 from model_store.hub.pull import Plan
+from model_store.hub.web import Site
 from support.hub_facts import Listing
 from support.loopback_hub import LoopbackHub
 from support.pulls import ORG, QUICK, Pull, everything, sharded
@@ -64,11 +66,11 @@ def test_what_the_hub_says_is_said_to_the_user(
 
 @pytest.mark.parametrize("file", ["config.json", "safetensors"])
 def test_a_file_that_trickles_while_a_pull_is_planned_is_given_up(
-    planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub, file: str
+    store: Store, folder: Path, loopback: LoopbackHub, file: str
 ) -> None:
     loopback.fault(file, rate=100, times=9)
     with pytest.raises(StoreError, match=r"only \d+ bytes came in \d seconds, 3 times in a row"):
-        planned()
+        pull.plan(store.roots, ORG, site=Site(loopback.url), patience=replace(QUICK, stall=0.5))
 
 
 @pytest.mark.parametrize("status", [429, 503, 500])

@@ -17,12 +17,12 @@ from model_store import StoreError
 from model_store.hub import transfer, web
 from model_store.hub.hub import Repository
 from model_store.hub.partial import Wanted
-from model_store.hub.web import Patience, Site
+from model_store.hub.web import Site
 from support.checkpoints import MakeCheckpoint, Run
 from support.loopback_hub import LoopbackHub
+from support.pulls import QUICK
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
-QUICK = Patience(stall=5, tries=3, pause=0.01)
 CONTENT = os.urandom(1_000_000)
 
 

@@ -171,7 +171,7 @@ def stopped(tmp_path: Path, checkpoint: MakeCheckpoint, monkeypatch: pytest.Monk
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         monkeypatch.setenv("HF_HOME", str(tmp_path / "huggingface"))
         hub.publish("org/tiny", checkpoint("published", chats=True))
-        hub.fault("safetensors", after=1, stall=200_000, delay=30)
+        hub.fault("safetensors", after=1, stall=200_000, delay=1000)
         command = [sys.executable, "-m", "chatapp", "pull", "org/tiny", "--json"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
             assert process.stdout

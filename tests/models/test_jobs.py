@@ -14,6 +14,7 @@ from model_store import Store
 from support.checkpoints import MakeCheckpoint
 from support.loopback_hub import LoopbackHub
 from support.patience import PATIENCE
+from support.pulls import stalled
 
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 
@@ -79,15 +80,15 @@ def test_a_pull_tells_how_far_it_is_and_never_goes_back(
 
 @UNIX
 def test_a_pull_that_is_cancelled_goes_on_where_it_stopped(
-    witness: Witness, loopback: LoopbackHub, checkpoint: MakeCheckpoint
+    witness: Witness, loopback: LoopbackHub, checkpoint: MakeCheckpoint, home: Path
 ) -> None:
     publish(loopback, checkpoint, "tiny")
-    loopback.fault("safetensors", after=1, stall=200_000, delay=30)
+    loopback.fault("safetensors", after=1, stall=200_000, delay=1000)
     job = witness.jobs.add("pull", "org/tiny")
-    witness.until(lambda: witness.jobs.jobs[job.number].done >= 200_000)
+    witness.until(lambda: stalled(home) and witness.jobs.jobs[job.number].done >= 200_000)
     process = witness.jobs.children[job.number].process
     witness.jobs.cancel(job.number)
-    assert process.wait(60) == 130
+    assert process.wait(PATIENCE) == 130
     assert witness.ended(job).state == "cancelled"
     assert read_waiting(witness.jobs.path) == []
     again = witness.jobs.retry(job.number)
@@ -101,7 +102,7 @@ def test_pulls_wait_for_each_other_while_a_question_is_answered_at_once(
     witness: Witness, loopback: LoopbackHub, checkpoint: MakeCheckpoint
 ) -> None:
     publish(loopback, checkpoint, "one", "two", "three")
-    loopback.fault("one/.*safetensors", after=1, stall=200_000, delay=30)
+    loopback.fault("one/.*safetensors", after=1, stall=200_000, delay=1000)
     first, second, third = (witness.jobs.add("pull", f"org/{name}") for name in ("one", "two", "three"))
     assert witness.jobs.add("pull", "org/two") == second
     plan = witness.ended(witness.jobs.add("plan", "org/two"))
@@ -150,7 +151,7 @@ def test_leaving_stops_everything_and_the_next_start_knows_what_was_left(
     witness: Witness, loopback: LoopbackHub, checkpoint: MakeCheckpoint
 ) -> None:
     publish(loopback, checkpoint, "one", "two")
-    loopback.fault("one/.*safetensors", after=1, stall=200_000, delay=30)
+    loopback.fault("one/.*safetensors", after=1, stall=200_000, delay=1000)
     first = witness.jobs.add("pull", "org/one")
     witness.jobs.add("pull", "org/two")
     witness.until(lambda: witness.jobs.jobs[first.number].done >= 200_000)

@@ -11,6 +11,7 @@ from model_store import Store
 from support.checkpoints import MakeCheckpoint
 from support.loopback_hub import LoopbackHub
 from support.models_page import NOTHING, running
+from support.pulls import stalled
 
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 
@@ -64,7 +65,7 @@ async def test_a_pull_is_cancelled_and_resumed_while_another_waits(
     weights[-4:] = bytes(4)  # of the same content, the store would fetch only one
     (folder / "model.safetensors").write_bytes(weights)
     smollm.publish("HuggingFaceTB/SmolLM2-360M-Instruct", folder)
-    smollm.fault("135M.*safetensors", after=1, stall=200_000, delay=30)
+    smollm.fault("135M.*safetensors", after=1, stall=200_000, delay=1000)
     second = "smollm2-360m-instruct"
     async with running(home, size=(80, 24)) as driver:
         driver.app.jobs.add("pull", SMOLLM)
@@ -73,7 +74,7 @@ async def test_a_pull_is_cancelled_and_resumed_while_another_waits(
         await driver.until(lambda: "queued: pull" in driver.shown(second))
         assert "cancel" in driver.keys and "resume" not in driver.keys
         await driver.find(SMOLLM)
-        await driver.until(lambda: smollm.sent > 200_000 and "↓" in driver.shown(SMOLLM))
+        await driver.until(lambda: stalled(home) and "↓" in driver.shown(SMOLLM))
         await driver.press("c")
         await driver.until(lambda: (row := driver.models.row) and row.state == "stopped", "the pull to stop")
         await driver.until(lambda: "stopped at" in driver.shown(SMOLLM) and "resume" in driver.keys)

@@ -27,12 +27,12 @@ SCRIPT = str(Path(__file__).parents[2] / "support" / "tool_server.py")
 def toolset(request: pytest.FixtureRequest) -> Iterator[Toolset]:
     connections, told = Connections(), list[str]()
     if request.param == "stdio":
-        server = ToolServer("demo", (sys.executable, SCRIPT), seconds=20)
+        server = ToolServer("demo", (sys.executable, SCRIPT), seconds=PATIENCE)
         yield Toolset(lambda: {"demo": server}, told.append, connections=connections)
     else:
         with socket.create_server(("127.0.0.1", 0)) as listening:  # or a port that was free would be somebody's by now
             handle, port = listening.fileno(), listening.getsockname()[1]
-            server = ToolServer("demo", url=f"http://127.0.0.1:{port}/mcp", seconds=20)
+            server = ToolServer("demo", url=f"http://127.0.0.1:{port}/mcp", seconds=PATIENCE)
             command = [sys.executable, SCRIPT, str(handle)]
             process = subprocess.Popen(command, stderr=subprocess.DEVNULL, pass_fds=[handle])
         with process:
