@@ -164,9 +164,14 @@ class CompletionPage(AuthoredText):
     def measure(self) -> None:
         """Count the tokens of the text; a thread that takes long is not to tell an older one's after a newer one's."""
         worker, count = get_current_worker(), self.count_tokens  # another model may be chosen meanwhile
-        text = self.text  # which the model may write on meanwhile
+        text = self.text
         tokens = count(text) if count else None
-        if not worker.is_cancelled and text == self.text:
+        if not worker.is_cancelled:
+            self.call_later(self.tell_count, text, tokens)
+
+    def tell_count(self, text: str, tokens: int | None) -> None:
+        """Tell how many tokens a text takes, unless the model has written on meanwhile."""
+        if text == self.text:
             self.post_message(self.Counted(tokens))
 
     def on_text_area_changed(self) -> None:
