@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from chatapp.settings import settings
 from model_store import Store
 from support.checkpoints import ENDLESS, ROOT, MakeCheckpoint, Run
 from support.kept_conversations import conversations, greet, said
+from support.patience import until
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_an_answer_that_was_stopped_or_killed_is_there_as_far_as_it_came(
     printed = b""
     while len(printed) < 3000:
         printed += os.read(process.stdout.fileno(), 1000)
-    time.sleep(0.5)  # twice the pause between two batches
+    until(lambda: len(said(database)[-1][1]) > 500, "a batch to be saved")
     process.send_signal(way)
     process.communicate()
     with History(database) as history:

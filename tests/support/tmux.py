@@ -81,11 +81,20 @@ class Terminal:
         """What tmux knows of the terminal by this name."""
         return self.tmux("display", "-p", "-t", "app", f"#{{{fact}}}").strip()
 
+    @property
+    def program(self) -> int:
+        """The number of the program's process."""
+        shell = self.tell("pane_pid")
+        return int(subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=True).stdout)
+
     def signal(self, number: int) -> None:
         """Send the program a signal."""
-        shell = self.tell("pane_pid")
-        program = subprocess.run(["pgrep", "-P", shell], capture_output=True, text=True, check=True).stdout
-        os.kill(int(program), number)
+        os.kill(self.program, number)
+
+    def rests(self) -> bool:
+        """Whether the program waits for something, such as a key: readline misses a Ctrl+C just before it does."""
+        state = ["ps", "-o", "state=", "-p", str(self.program)]
+        return subprocess.run(state, capture_output=True, text=True, check=True).stdout.startswith("S")
 
     def kill(self) -> None:
         """End the program as a crash would: at once, and whatever it was doing."""

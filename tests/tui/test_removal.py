@@ -38,7 +38,7 @@ async def answered(tmp_path: Path, *keys: str, chats: bool = True) -> AsyncItera
             await driver.press("ctrl+j")
         await driver.answered()
         await driver.press(*keys)
-        await driver.pilot.pause()
+        await driver.until(lambda: not driver.writing)
         yield driver
 
 

@@ -10,7 +10,7 @@ import pytest
 from chatapp.history import History, Message
 from support.checkpoints import MakeCheckpoint
 from support.loopback_hub import LoopbackHub
-from support.patience import PATIENCE
+from support.patience import PATIENCE, until
 from support.tmux import Terminal
 
 SMOLLM = "smollm2-135m-instruct"
@@ -95,9 +95,10 @@ def test_the_plain_mode_answers_in_lines_and_ctrl_c_does_not_leave(checkpoint: M
         terminal.type("why?")
         terminal.press("Enter")
         terminal.wait_for("why?", "are used.\nYou:")
-        time.sleep(0.2)  # Python's readline misses a Ctrl+C between showing its prompt and waiting for a key
+        until(terminal.rests)
         terminal.press("C-c")
         terminal.wait_for("You:\nYou:")  # or two signals might be one
+        until(terminal.rests)
         terminal.press("C-c")
         terminal.wait_for("/bye leaves, and so does Ctrl+D.")
         terminal.type("/bye")
