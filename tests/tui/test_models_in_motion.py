@@ -1,6 +1,5 @@
 """The models screen while things change under it: slow stores, searches, questions that come late, little room."""
 
-import asyncio
 import json
 import sys
 import threading
@@ -22,6 +21,7 @@ from chatapp.tui.models.sections import Catalogue
 from support.screen_driver import beginning, started
 from support.scripted_engine import ScriptedEngine
 from support.themed_app import ThemedApp
+from support.typist import until
 
 THIS = Machine(16 * 10**9, 200 * 10**9, 20.0 * 10**9, backends=1, versions={})
 PLAN = {
@@ -64,10 +64,7 @@ class Models(ThemedApp):
         self.push_screen(self.models)
 
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
-        end = time.monotonic() + 100
-        while not condition():
-            assert time.monotonic() < end, f"waited in vain: {what or condition}\n{self.picture}"
-            await asyncio.sleep(0.01)
+        await until(condition, what)
 
     @property
     def picture(self) -> str:

@@ -1,7 +1,6 @@
 """What the prompt offers while somebody types: commands and files, also where there are many, or little room."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from chatapp.conversation.attachments import Candidate, Scan
 from chatapp.tui.prompt import Prompt, completion
 from chatapp.tui.prompt.popup import Choice
 from support.patience import PATIENCE
+from support.typist import until
 
 
 class Page(App[None]):
@@ -51,10 +51,7 @@ class Page(App[None]):
         await asyncio.sleep(0)
 
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
-        end = time.monotonic() + 100
-        while not condition():
-            assert time.monotonic() < end, f"waited in vain: {what or condition}\n{self.picture}"
-            await asyncio.sleep(0.01)
+        await until(condition, what)
 
 
 @asynccontextmanager
@@ -126,7 +123,9 @@ async def test_tokens_are_counted_one_text_at_a_time_and_the_last_one_always(tmp
         return len(text)
 
     async with page(Prompt(count_tokens=slow, root=tmp_path)) as app:
-        for text in ("one", "two", "three", "four"):
+        app.prompt.draft = "one"
+        await app.until(lambda: counting == ["one"])
+        for text in ("two", "three", "four"):
             app.prompt.draft = text
             await asyncio.sleep(0.2)  # longer than the pause after which tokens are counted
         go.set()
