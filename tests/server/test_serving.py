@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,10 +181,11 @@ def test_a_full_queue_says_when_to_come_again() -> None:
 
 def test_an_answer_that_takes_too_long_ends() -> None:
     engine = ScriptedEngine(text="word " * 200, can_chat=True, delay=0.01)
-    with serving(Home(engine), timeout=0.5) as served:
+    with serving(Home(engine), timeout=1.0) as served:  # long enough for a first word
         *_, last = served.events(CHAT, messages=HELLO)
         assert json.loads(last)["error"]["code"] == "timeout"
         assert engine.closed == 1 and not engine.busy
+        served.service.settings = replace(served.service.settings, timeout=0.01)
         whole = served.post(CHAT, messages=HELLO)
         assert (whole.status_code, whole.headers["x-should-retry"], "retry-after" in whole.headers) == (
             504,
