@@ -18,6 +18,7 @@ from chatapp.generation.text.rendering import COMMAND, FLAG, Limits, Renderer, R
 from model_store import UnsupportedCheckpoint
 from support.checkpoints import ROOT
 from support.messages import TALK
+from support.patience import PATIENCE
 from support.scripted_session import write_tokenizer
 
 SET = "{% set t = 'xxxxxxxxx' * 1000 %}{% set big = 'ab\n' * (500000 * messages|length) %}"
@@ -348,7 +349,7 @@ def test_a_long_conversation_may_take_more_time_and_memory(renderer: Renderer) -
 )
 def test_a_process_that_heeds_no_limit_is_ended_by_the_one_that_asked_it(does: str, says: str) -> None:
     command = (sys.executable, "-I", "-S", "-c", does)
-    patience = 60 if "hog" in does else 0.2
+    patience = 0.2 if "wait" in does else PATIENCE
     renderer = Renderer(Limits(seconds=0.01, patience=patience, memory=10_000_000), command)
     with pytest.raises(RenderingError, match=says):
         renderer.render("", [[]], {})

@@ -52,7 +52,7 @@ async def test_leaving_knows_what_still_computes(begin: Callable[[Driver, Event,
         await begin(driver, begun, go)
         assert not driver.screen.rest(0)
         go.set()
-        assert driver.screen.rest(20)
+        assert driver.screen.rest(PATIENCE)
 
 
 async def test_an_answer_that_begins_while_the_screen_closes_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
