@@ -10,6 +10,7 @@ from chatapp.desktop import bridge
 from chatapp.desktop.bridge import environment
 from chatapp.desktop.state import SingleInstance, WindowState, read, write
 from chatapp.text.errors import UserError
+from support.patience import PATIENCE
 from support.typist import until
 from support.windows import drawn, told, window
 
@@ -135,7 +136,7 @@ async def test_the_app_behind_a_page_that_was_closed_leaves_once_it_is_idle(
     async with window(tmp_path, stays=False) as one:
         async with one.enter() as client:
             await drawn(client, "90x30")
-        assert await asyncio.wait_for(one.served, 20) == 0
+        assert await asyncio.wait_for(one.served, PATIENCE) == 0
 
 
 # The window of a user

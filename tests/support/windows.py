@@ -15,6 +15,7 @@ from websockets.typing import Origin, Subprotocol
 
 from chatapp.desktop.bridge import Bridge
 from chatapp.desktop.state import WindowState
+from support.patience import PATIENCE
 
 ECHO = (sys.executable, "-m", "support.echo_screen")
 
@@ -93,14 +94,14 @@ async def window(
         yield OpenWindow(bridge, face, served)
     finally:
         await bridge.end()
-        await asyncio.wait_for(served, 20)
+        await asyncio.wait_for(served, PATIENCE)
 
 
 async def drawn(client: ClientConnection, text: str) -> bytes:
     """What the app draws, as far as this text."""
     seen = b""
     while text.encode() not in seen:
-        message = await asyncio.wait_for(client.recv(), 20)
+        message = await asyncio.wait_for(client.recv(), PATIENCE)
         seen += message if isinstance(message, bytes) else b""
     return seen
 
@@ -108,7 +109,7 @@ async def drawn(client: ClientConnection, text: str) -> bytes:
 async def told(client: ClientConnection, kind: str) -> dict[str, Any]:  # Any: parsed JSON
     """The next message of a kind."""
     while True:
-        message = await asyncio.wait_for(client.recv(), 20)
+        message = await asyncio.wait_for(client.recv(), PATIENCE)
         if isinstance(message, str) and (facts := json.loads(message))["type"] == kind:
             return dict(facts)
 
@@ -117,6 +118,6 @@ async def closed(client: ClientConnection) -> int:
     """The code with which the server closes."""
     try:
         while True:
-            await asyncio.wait_for(client.recv(), 20)
+            await asyncio.wait_for(client.recv(), PATIENCE)
     except ConnectionClosed as end:
         return end.rcvd.code if end.rcvd else 0
