@@ -148,7 +148,8 @@ WRITER = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from chatapp.history import History
+from chatapp.history import History, database
+database.PATIENCE = 100.0  # whoever comes third may wait for long on a busy machine
 with History(Path(sys.argv[1])) as history:
     conversation, parent = history.create(model=sys.argv[2]).id, None
     for turn in range(30):
