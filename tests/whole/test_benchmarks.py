@@ -135,7 +135,8 @@ def test_full_size_models_are_loaded_in_turn_and_deleted(folder: Path, tmp_path:
     assert row.endswith("|\n\n<!-- end -->\nAfter.\n")
     cells = [cell.strip() for cell in row.splitlines()[0].split("|")]
     assert cells[:3] == ["8", "17", "int4"]
-    assert all(float(cell.split()[0].replace(",", "")) > 0 for cell in cells[3:12])
+    assert float(cells[3]) >= 0  # tenths of a second, of which it may take less than one
+    assert all(float(cell.split()[0].replace(",", "")) > 0 for cell in cells[4:12])
     assert not (folder / "tiny-gptj").exists()
 
 
