@@ -7,6 +7,7 @@ import subprocess
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -233,12 +234,16 @@ def test_many_edits_leave_few_segments_and_no_old_text(tmp_path: Path) -> None:
 
 def test_answers_come_while_it_is_still_being_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "SEGMENT", 1)
-    monkeypatch.setattr(index, "REST", 0.002)
     monkeypatch.setattr(index, "WORK", 0.0)
-    found = FolderIndex(make_folder(tmp_path, {f"{i:03}.py": f"name_{i} = value({i})\n" for i in range(300)}))
+    found, go = (
+        FolderIndex(make_folder(tmp_path, {f"{i:03}.py": f"name_{i} = value({i})\n" for i in range(300)})),
+        Event(),
+    )
+    monkeypatch.setattr(found._closed, "wait", lambda seconds: found.knows("name_0") and go.wait(PATIENCE))
     found.start()
     until(lambda: found.occurrences("name_0 = ", None))
     assert not found.scanned.is_set()
+    go.set()
     assert found.scanned.wait(PATIENCE)
     assert len(found.paths) == 300
     found.close()
