@@ -449,8 +449,11 @@ def test_without_ray_the_extra_is_named(chatapp: Run, home: Path, monkeypatch: p
         address = f"127.0.0.1:{server.getsockname()[1]}"
         done = chatapp("deploy", "ray", "--gateway-only", "--name", "x", "--address", address)
         assert done.returncode == 1 and "the token of the cluster is needed: copy it to" in done.stderr
-    done = chatapp("deploy", "ray", "--remove", "--name", "x", "--address", address)
-    assert done.returncode == 1 and f"nothing answers at {address} (" in done.stderr
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else gets the port
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        done = chatapp("deploy", "ray", "--remove", "--name", "x", "--address", address)
+        assert done.returncode == 1 and f"nothing answers at {address} (" in done.stderr
 
 
 def test_secrets_are_made_once_and_for_their_user_only(tmp_path: Path) -> None:

@@ -143,8 +143,8 @@ def test_a_name_is_looked_up_once_so_that_a_second_answer_cannot_lead_elsewhere(
 
 
 def test_a_server_that_cannot_be_reached_is_named(source: Repository, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    gone = Site(f"http://127.0.0.1:{port}")
-    with pytest.raises(StoreError, match=r"127\.0\.0\.1 cannot be reached .*refused.*3 times"):
-        hub.repository(gone, "org/name", None, patience=QUICK, on_wait=lambda *told: None)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else gets the port
+        gone = Site(f"http://127.0.0.1:{held.getsockname()[1]}")
+        with pytest.raises(StoreError, match=r"127\.0\.0\.1 cannot be reached .*refused.*3 times"):
+            hub.repository(gone, "org/name", None, patience=QUICK, on_wait=lambda *told: None)
