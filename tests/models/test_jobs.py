@@ -39,7 +39,7 @@ class Witness:
             self.changed.clear()
 
     def ended(self, job: Job) -> Job:
-        self.until(lambda: self.jobs.jobs[job.number].ended)
+        self.until(lambda: any(one.ended for one in self.of(job)))
         return self.jobs.jobs[job.number]
 
     def of(self, job: Job) -> list[Job]:
