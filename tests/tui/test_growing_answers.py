@@ -124,10 +124,14 @@ async def test_what_is_near_is_laid_out() -> None:
 
 async def test_a_reader_who_scrolls_up_finds_all_of_it_and_so_does_the_end(tmp_path: Path) -> None:
     text = "".join(f"{ANSWER}\nNumber {number}.\n\n" for number in range(14))
-    engine = ScriptedEngine(text, can_chat=True, pause_after=500)
+    engine = ScriptedEngine(text, can_chat=True, pause_after=250)
     engine.context_length = 100_000
     async with running(engine, history=tmp_path / "history.db") as driver:
         await driver.type("hello\n")
+        await driver.wrote(250)
+        engine.pause_after = 500  # what is left out is left out when more comes
+        engine.go.set()
+        engine.go.clear()
         await driver.wrote(500)
         page = driver.pane.chat_page
         assert isinstance(page, ChatPage)
