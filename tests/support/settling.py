@@ -1,6 +1,7 @@
 """Screens in tests settle: what is under way is done, laid out and painted before somebody looks or types on."""
 
 import asyncio
+import time
 from typing import Any
 
 import textual.app
@@ -15,9 +16,10 @@ messages_handled = Pilot._wait_for_screen
 
 async def idle() -> None:
     """Wait until nothing on the event loop could go on by itself."""
-    ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    ready, end = asyncio.get_running_loop()._ready, time.monotonic() + PATIENCE  # type: ignore[attr-defined]
     await asyncio.sleep(0)
     while ready:
+        assert time.monotonic() < end, f"it never comes to rest: {list(ready)}"
         await asyncio.sleep(0)
 
 

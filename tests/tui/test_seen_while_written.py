@@ -36,7 +36,7 @@ async def test_the_next_reply_does_not_run_into_the_one_that_is_shown(tmp_path: 
 
 
 async def test_escape_stops_the_answer_and_then_leaves(tmp_path: Path) -> None:
-    engine = ScriptedEngine("word " * 500, delay=0.01, can_chat=True)
+    engine = ScriptedEngine("word " * 1000, delay=0.01, can_chat=True)
     async with running(engine, history=tmp_path / "history.db") as driver:
         await driver.type("a\n")
         await driver.until(lambda: driver.figures.tokens > 2)
