@@ -175,7 +175,10 @@ class Batch:
         """The exit codes, once all commands are through."""
         assert self.user.process.poll() is None, self.output.read_text(errors="replace")
         last = self.output.read_text(errors="replace").rstrip().rpartition("\n")[2]
-        return list(json.loads(last)) if last.startswith("[") else []
+        with suppress(ValueError):  # it is being written, or a command's
+            if isinstance(codes := json.loads(last), list) and len(codes) == len(self.commands):
+                return codes
+        return []
 
     def leave(self) -> str:
         """End it; what went wrong."""
