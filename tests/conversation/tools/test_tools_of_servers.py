@@ -182,9 +182,9 @@ def test_a_server_ends_with_us_also_one_that_would_stay(hostile: Open, told: lis
     server = ToolServer("bad", (sys.executable, str(HOSTILE), "stays"))
     toolset = Toolset(lambda: {"bad": server}, told.append, connections=connections)
     assert look(toolset)
-    (task,) = [one for one in Path("/proc").glob("[0-9]*/cmdline") if b"stays" in read(one)]
+    task = int(subprocess.check_output(["pgrep", "-P", str(os.getpid()), "-f", "stays"]))  # others have such, too
     connections.close()
-    assert b"stays" not in read(task)
+    assert b"stays" not in read(Path(f"/proc/{task}/cmdline"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it outlives a chatapp that is ended by force there, as docs say")
