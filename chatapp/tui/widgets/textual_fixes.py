@@ -84,23 +84,6 @@ def is_there(widget: Widget, part: Selection) -> bool:
     return True
 
 
-class EndsOnce(Selected):
-    """A screen that gives its result once.
-
-    A key that is pressed twice may end a screen twice: `Screen.dismiss` then calls back twice, and takes the screen
-    below away, whichever that is.
-    """
-
-    def dismiss(self, result: Any = None) -> AwaitComplete:  # Any: as above
-        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
-
-    def on_click(self, event: Click) -> None:
-        """Leave a window with a click beside it, as escape does; not where a text is written in it."""
-        beside = self.is_modal and self.is_current and self.get_widget_at(*event.screen_offset)[0] is self
-        if beside and not self.query(TextArea):
-            self.app.call_later(self.app.simulate_key, "escape")  # one that is pressed here would end here
-
-
 class LaidOutOnce(Selected):
     """A screen that lays its widgets out and paints them once for each change; Textual 8.2.8 does two or three times.
 
@@ -133,6 +116,23 @@ class LaidOutOnce(Selected):
                 for widget in told:
                     widget._repaint_required = False
         super()._compositor_refresh()
+
+
+class EndsOnce(LaidOutOnce):
+    """A screen that gives its result once.
+
+    A key that is pressed twice may end a screen twice: `Screen.dismiss` then calls back twice, and takes the screen
+    below away, whichever that is.
+    """
+
+    def dismiss(self, result: Any = None) -> AwaitComplete:  # Any: as above
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def on_click(self, event: Click) -> None:
+        """Leave a window with a click beside it, as escape does; not where a text is written in it."""
+        beside = self.is_modal and self.is_current and self.get_widget_at(*event.screen_offset)[0] is self
+        if beside and not self.query(TextArea):
+            self.app.call_later(self.app.simulate_key, "escape")  # one that is pressed here would end here
 
 
 class Placing(Compositor):
