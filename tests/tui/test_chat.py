@@ -63,6 +63,29 @@ async def test_after_another_answer_the_keys_walk_its_versions() -> None:
         await driver.until(lambda: driver.said[1] == ("assistant", "First."))
 
 
+async def test_each_frame_of_another_version_begins_where_the_one_before_began() -> None:
+    texts = [f"{name} begins.\n\n{'word ' * 900}\n\n{name} ends." for name in ("One", "Two")]
+    async with running(ScriptedEngine(can_chat=True, turns=texts, context_length=9_000)) as driver:
+        await ask(driver, "why?")
+        await driver.press("ctrl+r")
+        await driver.until(lambda: "Two ends." in driver.picture and not driver.pane.reply)
+        frames: list[str] = []
+        painted = driver.screen.screen_layout_refresh_signal
+        painted.subscribe(driver.pane, lambda screen: frames.append(driver.picture), immediate=True)
+        driver.pane.page.release_anchor()
+        await driver.pilot.resize_terminal(80, 40)
+        await driver.until(lambda: frames)
+        assert all(frame.count("word word") > 80 for frame in frames)  # the rows that came are filled
+        await driver.pilot.resize_terminal(80, 24)
+        driver.pane.query(Answer).last().focus()
+        await driver.until(lambda: "Two begins." in driver.picture)
+        frames.clear()
+        await driver.press("left")
+        await driver.until(lambda: "One begins." in driver.picture)
+        await driver.pilot.pause()
+        assert frames and not any("ends." in frame for frame in frames)
+
+
 async def test_another_version_shows_how_much_of_the_context_that_one_takes(tmp_path: Path) -> None:
     engine = ScriptedEngine("Because.", can_chat=True, turns=["It has many reasons."])
     async with running(engine, history=tmp_path / "history.db") as driver:

@@ -72,9 +72,14 @@ class ChatPage(VerticalScroll):
         return [child for child in messages if isinstance(child, Said)]
 
     def arrange(self, size: Size, optimal: bool = False) -> DockArrangeResult:
-        """Lay the messages out; the end is followed at the height of now: Textual has that of the frame before."""
+        """Lay the messages out; the end is at the height of now: Textual has that of the frame before."""
         self._container_size = self._container_size.with_height(size.height)
-        return super().arrange(size, optimal)
+        arrangement = super().arrange(size, optimal)
+        end = max(0, arrangement.spatial_map.total_region.bottom - size.height)
+        if self.scroll_y > end:
+            self.set_scroll(None, end)
+            self.vertical_scrollbar.position = end
+        return arrangement
 
     # The conversation
 
@@ -212,7 +217,9 @@ class ChatPage(VerticalScroll):
             self.notify(BUSY)
         elif self.dialogue and 0 <= place < len(said.versions):
             self.dialogue.select(said.versions[place])
+            top = self.scroll_y
             await self.show()
+            self.scroll_to(y=top, animate=False, immediate=True)  # it comes where the other version stood
             self.focus_on(said.versions[place])
 
     # Messages as widgets
