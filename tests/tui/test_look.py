@@ -14,6 +14,7 @@ from chatapp.generation import Options
 from chatapp.text.units import round_up
 from chatapp.tui.chat.message import Answer, Question
 from chatapp.tui.chat.status import Figures, strip
+from chatapp.tui.widgets.prose import Settled
 from support.screen_driver import EXAMPLE, Driver, running
 from support.scripted_engine import ANSWER, FIBONACCI, ScriptedEngine
 
@@ -223,6 +224,44 @@ async def test_names_in_code_have_no_ink_that_may_be_the_colour_of_the_paper(the
         inks = {piece.text.strip(): piece.style.color for piece in pieces if piece.style and piece.style.color}
         assert not inks["anything"].is_default
         assert not inks["="].is_default
+
+
+WRAPPED = f"""\
+## {"heading " * 12}
+
+7 words, soft
+break, *that* `go` {"on " * 30}
+
+1. {"first " * 20}
+   - {"nested " * 20}
+2. second
+3. third
+
+> {"quoted " * 20}
+
+```
+{"code " * 30}
+    more
+```
+{"z" * 100} 漢字{"漢" * 50}
+"""
+
+
+async def test_what_is_copied_of_an_answer_that_is_long_past_has_the_lines_of_its_text() -> None:
+    async with running(ScriptedEngine(WRAPPED, can_chat=True), size=(60, 50)) as driver:
+        await driver.type("a\n")
+        await driver.answered()
+        await driver.pane.query_one(Answer).settle()
+        await driver.until(lambda: "more" in driver.picture)
+        driver.screen.selections = {driver.pane.query_one(Settled): SELECT_ALL}
+        copied = driver.screen.get_selected_text()
+        words = [f"{word} " * 20 for word in ("first", "nested", "quoted")]
+        lines = ["heading " * 12, f"7 words, soft break, that go {'on ' * 30}"]
+        lines += [f"1 {words[0]}", f"• {words[1]}", "2 second", "3 third", f"▌ {words[2]}", "code " * 30, "more"]
+        lines += [f"{'z' * 100} 漢字{'漢' * 50}"]
+        assert copied and [line.strip() for line in copied.splitlines() if line.strip()] == [
+            line.strip() for line in lines
+        ]
 
 
 async def test_a_terminal_that_is_behind_is_painted_when_it_has_the_frame_before(

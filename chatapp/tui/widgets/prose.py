@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 WIDEST = 100
 """Columns of prose; code and tables are as wide as there is room."""
+EDGES = " •▌┃"
+"""Stand beside a text in its row: bullets, and the edges of quotations and headings."""
+NUMBER = re.compile(r"^\d+ ")
+"""Stands before a point of a list."""
 
 
 def narrow(kind: type[MarkdownElement]) -> type[MarkdownElement]:
@@ -91,6 +97,17 @@ class Coloured:
         self.made_for = (0, "")
         """The width and the theme for which the segments are; a selection that is dragged paints them many times."""
 
+    @cached_property
+    def lines(self) -> Sequence[str]:
+        """The lines of its prose and code before any is wrapped."""
+        found = list[str]()
+        for token in self.made.parsed:
+            if token.type == "inline":
+                found.append("".join(" " if one.type == "softbreak" else one.content for one in token.children or ()))
+            else:
+                found += token.content.split("\n")
+        return found
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
         if self.made_for != (wanted := (options.max_width, self.app.theme)):
             with console.use_theme(self.theme.words()):
@@ -113,13 +130,29 @@ class Settled(Static):
         return line.apply_offsets(0, y)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
+        """The text that is selected, in its own lines and not those of the screen."""
         lines = list[str]()
         for y in range(self.size.height):
             if part := chosen(selection, y):
                 line = super().render_line(y)
                 padded = not part.start and [one.text for one in line][:1] == [" "]  # as code and tables are
-                lines.append(line.text[part][padded:].rstrip())
+                text = line.text[part][padded:].rstrip()
+                if lines and (between := self.wrapped_at(y)) is not None:
+                    lines[-1] += between + text.lstrip(EDGES)
+                else:
+                    lines.append(text)
         return "\n".join(lines), "\n"
+
+    def wrapped_at(self, y: int) -> str | None:
+        """What is between a row and the one above, where that was merely too long to be shown; None at a new line."""
+        above, row = (super(Settled, self).render_line(place).text.strip(EDGES) for place in (y - 1, y))
+        above = NUMBER.sub("", above)
+        assert isinstance(self.content, Coloured)
+        if above and row:
+            for between in (" ", ""):
+                if any(above + between + row in line for line in self.content.lines):
+                    return between
+        return None
 
 
 def chosen(selection: Selection, y: int) -> slice | None:
