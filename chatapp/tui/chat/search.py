@@ -52,7 +52,7 @@ class SearchScreen(Finder["Found | None"]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="window"):
-            yield Input(self.words, placeholder="Words in any conversation", id="words")
+            yield Input(self.words, placeholder="Words in any conversation", compact=True, id="words")
             yield self.places
             self.note = Static("", markup=False, classes="note")
             yield self.note
