@@ -147,7 +147,7 @@ async def search(driver: Driver) -> None:
     await driver.until(lambda: isinstance(driver.app.screen, SearchScreen))
     await driver.type("evil")
     await driver.until(lambda: driver.app.screen.query_one(OptionList).option_count)
-    await shows(driver, "places: ", "evil␛]0;")
+    await shows(driver, " places ", "evil␛]0;")
     driver.app.screen.query_one(Input).post_message(events.Paste(NAME))
     await shows(driver, "nothing found")
 

@@ -51,7 +51,8 @@ class SearchScreen(Finder["Found | None"]):
         return cls(history.search, words), take
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="window"):
+        with Vertical(classes="window") as box:
+            box.border_title, box.border_subtitle = "Search", "enter opens it, esc goes back"
             yield Input(self.words, placeholder="Words in any conversation", compact=True, id="words")
             yield self.places
             self.note = Static("", markup=False, classes="note")
@@ -84,7 +85,7 @@ class SearchScreen(Finder["Found | None"]):
             line = "nothing found"
         else:
             places = "1 place" if len(self.found) == 1 else f"{len(self.found)} places"
-            line = f"{'the first ' if len(self.found) == FOUND else ''}{places}: ↑↓ and enter open one"
+            line = f"{'the first ' if len(self.found) == FOUND else ''}{places}"
         self.note.update(line)
 
 

@@ -48,8 +48,7 @@ class CommandPalette(Finder[Command | None]):
     CSS = """
     CommandPalette {
         align: center top;
-        .window { width: 88; max-width: 100%; margin: 1 0 0 0; padding: 0 1; }
-        .window Input { margin: 0 0 1 0; background: $surface; }
+        .window { width: 88; max-width: 100%; margin: 1 0 0 0; }
     }
     """
 

@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.style import Style
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from chatapp.tui.widgets.textual_fixes import Choices, EndsOnce
@@ -44,11 +44,10 @@ class ThemePicker(EndsOnce, ModalScreen[str | None]):
         self.before = self.app.theme
         names = [theme.name for theme in self.choice]
         with Vertical(classes="window") as box:
-            box.border_title = "Theme"
+            box.border_title, box.border_subtitle = "Theme", "enter keeps it, esc goes back"
             options = Choices(*(Option(row(theme), theme.name) for theme in self.choice), compact=True)
             options.highlighted = names.index(self.before) if self.before in names else 0
             yield options
-            yield Static("enter keeps it, esc goes back", markup=False, classes="note")
 
     @on(OptionList.OptionHighlighted)
     def preview(self, message: OptionList.OptionHighlighted) -> None:
