@@ -264,11 +264,23 @@ async def test_messages_stopped_before_any_answer_return_in_their_order() -> Non
         assert not driver.writing
 
 
-async def test_old_answers_settle_into_one_widget_each() -> None:
-    async with running(ScriptedEngine("**Yes.**", can_chat=True)) as driver:
+async def test_old_answers_settle_into_one_widget_each_unless_somebody_reads_above() -> None:
+    engine = ScriptedEngine("**Yes.**", can_chat=True)
+    async with running(engine) as driver:
         await ask(driver, *map(str, range(9)))
         await driver.until(lambda: len(driver.pane.query(Markdown)) == 5)
         assert len(driver.pane.query(Answer)) == 9
+        engine.pause_after = 1
+        await driver.type("and now?\n")
+        await driver.wrote(1)
+        page = driver.pane.chat_page
+        await driver.press("pageup")
+        await driver.until(lambda: not page.is_vertical_scroll_end)
+        engine.go.set()
+        await driver.until(lambda: not page.answer and not page.changing.locked())
+        assert len(driver.pane.query(Markdown)) == 6
+        await ask(driver, "at the end again")
+        assert len(driver.pane.query(Markdown)) == 5
 
 
 async def test_the_last_conversation_is_there_again_at_the_next_start(tmp_path: Path) -> None:

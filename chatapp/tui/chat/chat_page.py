@@ -323,7 +323,9 @@ class ChatPage(VerticalScroll):
                 self.call_after_refresh(self.scroll_to_widget, view, animate=False, top=True, force=True)
 
     async def settle(self) -> None:
-        """Turn answers that are long past into one widget each."""
+        """Turn answers that are long past into one widget each; these are lower, so not while somebody reads above."""
+        if not self.is_vertical_scroll_end:
+            return
         answers = [view for view in self.said if isinstance(view, Answer)]
         for answer in answers[:-RECENT]:
             await answer.settle()
