@@ -35,6 +35,23 @@ async def test_stopping_frees_the_engine_and_keeps_the_text(key: str) -> None:
         await driver.press("escape")
 
 
+async def test_who_reads_above_stays_there_when_the_answer_is_stopped() -> None:
+    engine = ScriptedEngine("Number.\n\n" * 60, can_chat=True, pause_after=60)
+    async with running(engine) as driver:
+        await driver.type("count\n")
+        await driver.wrote(60)
+        page = driver.pane.chat_page
+        await driver.press("pageup")
+        await driver.until(lambda: not page.is_vertical_scroll_end)
+        stood = page.scroll_y
+        await driver.press("escape")
+        engine.go.set()
+        await driver.until(lambda: driver.said[1][1].count("N") > 30 and not driver.pane.busy, "one token more")
+        await driver.until(lambda: driver.pane.newest and not driver.pane.newest.thread.is_alive())
+        await driver.pilot.pause()
+        assert page.scroll_y == stood
+
+
 async def test_a_reply_waits_for_the_stopped_one_that_still_computes() -> None:
     engine = ScriptedEngine(pause_after=10)
     async with running(engine) as driver:

@@ -205,7 +205,10 @@ class ChatPage(VerticalScroll):
         """Show what a stopped answer came to, once its thread has ended: perhaps a token more than was shown."""
         async with self.changing:
             if self.dialogue and not self.answer:  # of which the next may have begun already
+                top, follows = self.scroll_y, self.is_vertical_scroll_end
                 await self.show_branch(self.dialogue.branch())
+                if not follows:
+                    self.scroll_to(y=top, animate=False, immediate=True)
 
     tip = ""
     """What can be done next."""
