@@ -40,7 +40,7 @@ def summarise(engine: Engine, said: Sequence[Kept], before: str) -> Generator[De
         with closing(engine.chat(_request(engine, part, before), options)) as deltas:
             for delta in deltas:
                 text += delta.text if delta.channel == "text" else ""
-                yield Delta("", 0, (), None, delta.timings, None)
+                yield Delta(timings=delta.timings)
         before = text.strip() or before
     return before
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from chatapp.conversation.receipt import Asked
 from chatapp.generation import Delta, Deltas, FinishReason, Options, Reply, Token, ToolCall
 from chatapp.generation.beam_tree import Beam, BeamTree
-from chatapp.generation.delta import NO_TIME
 from chatapp.generation.text.tools import Listener
 from chatapp.history import Message
 
-BEGINNING = Delta("", 0, (), None, NO_TIME, None)
+BEGINNING = Delta()
 """What a turn tells before the model says anything."""
 
 
@@ -70,7 +69,7 @@ def take_beams(turn: Turn, text_of: Callable[[Sequence[int]], str], opening: str
     for index, beam in enumerate(([turn.chosen, *found] if turn.chosen else found)[: len(turn.replies)]):
         tokens = tuple(beam.spell(lambda own: text_of([*begun, *own]), turn.beams.steps))
         reason: FinishReason = "stop" if beam.state == "finished" else "cancelled"
-        deltas.append(Delta(opening + "".join(one.text for one in tokens), index, tokens, reason, NO_TIME, None))
+        deltas.append(Delta(opening + "".join(one.text for one in tokens), index, tokens, reason))
     return deltas
 
 

@@ -41,10 +41,10 @@ class Token:
 class Timings:
     """Seconds spent since the previous delta of the whole stream."""
 
-    prefill: float
-    decode: float
-    sampling: float
-    detokenising: float
+    prefill: float = 0.0
+    decode: float = 0.0
+    sampling: float = 0.0
+    detokenising: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +132,14 @@ class Delta:
     Some have no text yet.
     """
 
-    text: str
-    index: int
+    text: str = ""
+    index: int = 0
     """Which of the n completions."""
-    tokens: tuple[Token, ...]
+    tokens: tuple[Token, ...] = ()
     """None for a part of a long prompt that has been read."""
-    finish_reason: FinishReason | None
-    timings: Timings
-    usage: Usage | None
+    finish_reason: FinishReason | None = None
+    timings: Timings = Timings()
+    usage: Usage | None = None
     """On the very last delta only."""
     channel: Channel = "text"
     """Whether the text, marks and all, is what the model thinks before it answers; a delta has one channel."""
@@ -158,8 +158,7 @@ class Delta:
 
 
 Deltas = Generator[Delta, None, None]
-NO_TIME = Timings(0.0, 0.0, 0.0, 0.0)
-WAITING = Delta("", 0, (), None, NO_TIME, None)
+WAITING = Delta()
 """Nothing has come: the reader may leave."""
 
 

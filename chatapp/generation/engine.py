@@ -160,9 +160,9 @@ class Engine:
         tokens, start = self.tokenizer.encode_template(text), list(self.tokenizer.start)
         return tokens if tokens[: len(start)] == start else [*start, *tokens]
 
-    def render_chat(self, messages: Sequence[Message], think: Think | None = None) -> str:
+    def render_chat(self, messages: Sequence[Message]) -> str:
         """The prompt of a conversation as its template writes it."""
-        return self._prompts.check_template().render(messages, think=think)[0]
+        return self._prompts.check_template().render(messages)[0]
 
     def text_of(self, tokens: Sequence[int], think: Think | None = None) -> str:
         """What a reply says that begins with these tokens; a character that they leave incomplete is not told."""

@@ -10,7 +10,7 @@ from chatapp.generation.decoding.beams import Beams
 from chatapp.generation.decoding.generate import Growth, Stopwatch
 from chatapp.generation.decoding.row import Row, Rows
 from chatapp.generation.decoding.speculation import Speculation
-from chatapp.generation.delta import NO_TIME, Delta, Timings, Usage, percentile
+from chatapp.generation.delta import Delta, Timings, Usage, percentile
 from chatapp.generation.memory import peak_memory
 from chatapp.generation.text.thinking import Channel, Channels
 
@@ -80,8 +80,8 @@ class Turn:
         decoding.events.clear()
         if events or not grown:
             reading = None if growth.totals else (self.cached_tokens + self.read_tokens, len(self.prompt))
-            timings = Timings(prefill, decode, sampling, 0.0)
-            yield Delta("", 0, (), None, timings, None, beams=events, reading=reading)
+            timings = Timings(prefill, decode, sampling)
+            yield Delta(timings=timings, beams=events, reading=reading)
             prefill = decode = sampling = 0.0
         for row, totals in grown:
             begins = not row.seconds
@@ -97,7 +97,7 @@ class Turn:
             text = self.opening + text if begins else text
             *before, (channel, text) = self._parts(row.index, text, ended=end is not None)
             for other, part in before:
-                yield Delta(part, row.index, (), None, NO_TIME, None, other, row.score)
+                yield Delta(part, row.index, channel=other, score=row.score)
             valid = self._check(row.index, [*before, (channel, text)], ended=end is not None)
             guesses = self.speculation.guesses if self.speculation else None
             ended = guesses, valid, row.stops.stop

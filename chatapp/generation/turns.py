@@ -15,7 +15,7 @@ from backends.rereading import PART, Foreseeing, replay
 from chatapp.generation.decoding.beams import Beams
 from chatapp.generation.decoding.generate import Growth, generate
 from chatapp.generation.decoding.scoring import score_prompt
-from chatapp.generation.delta import NO_TIME, Delta, Deltas, Timings, Usage
+from chatapp.generation.delta import Delta, Deltas, Timings, Usage
 from chatapp.generation.memory import available_memory
 from chatapp.generation.pack import Pack
 from chatapp.generation.prompt_cache import PromptCache
@@ -116,8 +116,7 @@ class Turns:
                 turn.watch.resume()
                 for tokens in parts:  # from where it was left
                     turn.prefill_seconds += (seconds := turn.watch.lap())
-                    timings = Timings(seconds, 0.0, 0.0, 0.0)
-                    yield Delta("".join(token.text for token in tokens), 0, tokens, None, timings, None)
+                    yield Delta("".join(token.text for token in tokens), tokens=tokens, timings=Timings(seconds))
                     turn.watch.resume()
                     others = self.session.length < len(prompt) and (self.running or self.queue)
                     if others and (aside := self.cache.set_aside(prompt)):
@@ -126,7 +125,7 @@ class Turns:
                     self.cache.keep(prompt, lasting=turn.lasting)
                     break
         self.last_usage = turn.sum_up()
-        yield Delta("", 0, (), "length", NO_TIME, self.last_usage)
+        yield Delta(finish_reason="length", usage=self.last_usage)
 
     @property
     def idle(self) -> bool:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NoReturn
 from backends import Placement
 from chatapp.generation.contract import UNKNOWN_CONTEXT, Wanted, yes
 from chatapp.generation.delta import (
-    NO_TIME,
     WAITING,
     Alternative,
     Delta,
     Deltas,
     FinishReason,
+    Timings,
     Token,
     Usage,
     percentile,
@@ -150,7 +150,7 @@ class RemoteEngine:
         """None: which control tokens a text spells, the server knows."""
         return None
 
-    def render_chat(self, messages: Sequence[Message], think: Think | None = None) -> str:
+    def render_chat(self, messages: Sequence[Message]) -> str:
         """Refuse: the server keeps its template to itself."""
         raise GenerationError(f"how {self.model.name} writes a conversation is known to its server only")
 
@@ -314,11 +314,11 @@ class RemoteEngine:
         seconds = max(0.0, arrived - stream.last)
         stream.last = arrived
         tokens = self._tokens(said, seconds)
-        timings = replace(NO_TIME, decode=seconds)
+        timings = Timings(decode=seconds)
         if not stream.time_to_first_token:
             stream.time_to_first_token = max(1e-9, arrived - stream.started)
             tokens = (replace(tokens[0], seconds=stream.time_to_first_token), *tokens[1:])
-            timings = replace(NO_TIME, prefill=stream.time_to_first_token)
+            timings = Timings(stream.time_to_first_token)
         stream.latencies += [token.seconds for token in tokens[not row.tokens :]]
         row.tokens += len(tokens)
         parts = row.channels.add(text) if row.channels else []
@@ -326,8 +326,8 @@ class RemoteEngine:
         whole: tuple[Channel, str] = (row.channels.current, "") if row.channels else ("text", text)
         *before, (channel, part) = parts or [whole]
         for other, told in before:
-            yield Delta(told, row.index, (), None, NO_TIME, None, other)
-        yield Delta(part, row.index, tokens, None, timings, None, channel)
+            yield Delta(told, row.index, channel=other)
+        yield Delta(part, row.index, tokens, timings=timings, channel=channel)
 
     def _tokens(self, said: Said, seconds: float) -> tuple[Token, ...]:
         """The tokens of an event, which share its time; one, where the server does not tell them apart."""
@@ -352,11 +352,11 @@ class RemoteEngine:
             if row.channels:
                 held = row.channels.add(THINK[1]) if row.thinks else []
                 for channel, text in [*held, *row.channels.flush()]:
-                    yield Delta(text, row.index, (), None, NO_TIME, None, channel)
+                    yield Delta(text, row.index, channel=channel)
             if calls := row.calls.spell():
-                yield Delta(calls, row.index, (), None, NO_TIME, None)
+                yield Delta(calls, row.index)
             usage = self._sum_up(stream, options) if row is stream.rows[-1] else None
-            yield Delta("", row.index, (), row.finish_reason or "stop", NO_TIME, usage)
+            yield Delta(index=row.index, finish_reason=row.finish_reason or "stop", usage=usage)
 
     def _sum_up(self, stream: Stream, options: Options) -> Usage:
         """The summary: the server's counts where it tells them, else what came, and times by the clock here."""
