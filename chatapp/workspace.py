@@ -84,11 +84,7 @@ class Workspace:
         settings.choose_theme(self.home / "settings.toml", name)
 
     def read_setup(
-        self,
-        preset: str | None,
-        system: str | None,
-        think: Think | None = None,
-        tools: Sequence[str] | None = None,
+        self, preset: str | None, system: str | None, think: Think | None = None, tools: Sequence[str] | None = None
     ) -> Setup:
         """How answers are to be: options of a preset, a system prompt, perhaps by its name, and servers of tools."""
         from chatapp.conversation import Setup

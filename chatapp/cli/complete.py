@@ -9,15 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chatapp.cli.arguments import (
-    Parser,
-    add_form,
-    add_placement,
-    add_remote,
-    parse_number,
-    read_model,
-    read_placement,
-)
+from chatapp.cli.arguments import Parser, add_form, add_placement, add_remote, parse_number, read_model, read_placement
 from chatapp.cli.printing import Form, end_line, note, stoppable, write
 from chatapp.cli.progress import open_model
 from chatapp.text.errors import InputError

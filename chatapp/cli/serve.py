@@ -47,11 +47,7 @@ def add(parser: Parser) -> None:
     much.add_argument("--parallel", metavar="N", type=parse_number, default=8, help="requests at once (default: 8)")
     much.add_argument("--queue", metavar="N", type=parse_number, default=64, help="requests that wait (default: 64)")
     much.add_argument(
-        "--queue-timeout",
-        metavar="S",
-        type=parse_seconds,
-        default=120.0,
-        help="how long (default: 120s)",
+        "--queue-timeout", metavar="S", type=parse_seconds, default=120.0, help="how long (default: 120s)"
     )
     much.add_argument("--timeout", metavar="S", type=parse_seconds, default=600.0, help="for an answer (default: 10m)")
     much.add_argument(

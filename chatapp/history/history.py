@@ -118,12 +118,7 @@ class History:
         return found
 
     def create(
-        self,
-        kind: Kind = "chat",
-        *,
-        model: str = "",
-        title: str = "",
-        setup: Mapping[str, Any] | None = None,
+        self, kind: Kind = "chat", *, model: str = "", title: str = "", setup: Mapping[str, Any] | None = None
     ) -> Conversation:
         """Begin a conversation; until it has a message it is not listed, and its first words become its title."""
         self.purge()

@@ -23,12 +23,7 @@ ACCEPTED = "chatapp.accepted"
 def inline_item(offer: Offer, replaced: Range, begun: str, number: int) -> InlineCompletionItem:
     """An item of ghost text, in the place of a range that says `begun`."""
     text = begun + offer.text
-    return InlineCompletionItem(
-        insert_text=text,
-        filter_text=text,
-        range=replaced,
-        command=taken(number),
-    )
+    return InlineCompletionItem(insert_text=text, filter_text=text, range=replaced, command=taken(number))
 
 
 def popup_item(found: Numbered, replaced: Range, word: str, order: int) -> CompletionItem:

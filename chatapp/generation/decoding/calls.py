@@ -94,12 +94,7 @@ class Calls(Following, Lenient):
 
 
 def constrain_calls(
-    rows: Sequence[Row],
-    vocabulary: Vocabulary,
-    source: str,
-    tools: Sequence[str],
-    thinking: str,
-    begun: Sequence[int],
+    rows: Sequence[Row], vocabulary: Vocabulary, source: str, tools: Sequence[str], thinking: str, begun: Sequence[int]
 ) -> None:
     """Let the calls in replies be what their schemas say, where a template, whose `source` this is, shows them in JSON.
 
