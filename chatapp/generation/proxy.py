@@ -38,7 +38,7 @@ class ProxySession:
 
 
 class ProxyEngine(Engine):
-    """A model of another process; how that is asked, those say that inherit from this."""
+    """A model of another process, asked as Engine is; how that is done, those say that inherit from this."""
 
     def __init__(self, facts: Json, folder: Path, tokenizer: Path, *, chats: bool) -> None:
         """`facts` as `describe` gives them there; `folder` and `tokenizer` are of the same model, here."""
@@ -59,30 +59,25 @@ class ProxyEngine(Engine):
     def chat(
         self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), partial: PartialReply = NEW
     ) -> Deltas:
-        """The assistant's reply to a conversation, as Engine.chat."""
         asked = {"call": "chat", "messages": list(map(write_message, messages)), "begun": list(begun)}
         return self._draw({**asked, **write_partial(partial)}, options)
 
     def complete(self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW) -> Deltas:
-        """What may follow a text, as Engine.complete."""
         asked = {"call": "complete", "text": text if isinstance(text, str) else list(text)}
         return self._draw({**asked, **write_partial(partial)}, options)
 
     def score(self, text: str | Sequence[int], options: Options) -> Deltas:
-        """A text with the log-probabilities of its tokens, as Engine.score."""
         return self._draw({"call": "score", "text": text if isinstance(text, str) else list(text)}, options)
 
     def infill(
         self, prefix: str, suffix: str, options: Options, around: Around = None, partial: PartialReply = NEW
     ) -> Deltas:
-        """What may stand between two texts, as Engine.infill."""
         asked = {"call": "infill", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
         return self._draw({**asked, **write_partial(partial)}, options)
 
     def find_lines(
         self, prefix: str, suffix: str, around: Around = None, *, width: int = 4, count: int = 4, wanted: Wanted = yes
     ) -> list[Line] | None:
-        """The likeliest rests of a line, as Engine.find_lines."""
         asked = {"call": "find_lines", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
         found = self._look({**asked, "width": width, "count": count}, wanted)
         lines = found["lines"] if found else None
@@ -91,7 +86,6 @@ class ProxyEngine(Engine):
     def score_lines(
         self, prefix: str, suffix: str, texts: Sequence[str], around: Around = None, *, wanted: Wanted = yes
     ) -> list[float] | None:
-        """The log-probabilities of lines, as Engine.score_lines."""
         asked = {"call": "score_lines", "text": prefix, "suffix": suffix, "around": write_surroundings(around)}
         found = self._look({**asked, "texts": list(texts)}, wanted)
         scores = found["scores"] if found else None
@@ -100,7 +94,6 @@ class ProxyEngine(Engine):
     def next_token(
         self, prompt: Sequence[Message] | str, wanted: Wanted = yes, *, file_start: bool = False
     ) -> Distribution | None:
-        """What the model says about the token that comes next, as Engine.next_token."""
         text = {"text": prompt} if isinstance(prompt, str) else {"messages": list(map(write_message, prompt))}
         found = self._look({"call": "next_token", **text, "file_start": file_start}, wanted)
         if not found or found["logits"] is None:
