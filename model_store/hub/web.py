@@ -25,6 +25,8 @@ REDIRECTS = (301, 302, 303, 307, 308)
 MOST_REDIRECTS = 5
 BUSY = (408, 425, 429)
 """Statuses that ask to come again, besides those from 500."""
+STRANGER = 407
+"""The status of a proxy that does not know who asks."""
 MOST_HINTS = 20
 """Answers such as 103 Early Hints that may come before the one that counts."""
 CHUNK = 1 << 18
@@ -206,7 +208,10 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
         if proxy and there.scheme == "http":
             headers = headers | authorization(proxy)
         connection.request("GET", target, headers=headers)
-        return Answer(connection, url, stall)
+        answer = Answer(connection, url, stall)
+        if proxy and answer.status == STRANGER:
+            raise stranger(proxy)
+        return answer
     except ssl.SSLCertVerificationError as error:
         connection.close()
         raise StoreError(
@@ -218,6 +223,8 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
         raise StoreError(f"{there.hostname} cannot be asked: {plain(error)}; check HF_ENDPOINT and HF_TOKEN") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()
+        if proxy and f"Tunnel connection failed: {STRANGER}" in str(error):  # http.client tells it in words alone
+            raise stranger(proxy) from error
         way = f", through the proxy {proxy.hostname}," if proxy else ""
         raise unreached(f"{there.hostname}{way}", error) from error
     except BaseException:
@@ -331,6 +338,13 @@ def authorization(proxy: SplitResult) -> dict[str, str]:
         return {}
     secret = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
     return {"Proxy-Authorization": f"Basic {base64.b64encode(secret).decode()}"}
+
+
+def stranger(proxy: SplitResult) -> StoreError:
+    """The error for a proxy that wants to know who asks, or knows nobody of the name that it was told."""
+    name = "a name and a password" if proxy.username is None else "another name or password"
+    variable = "as http://NAME:PASSWORD@HOST:PORT in HTTPS_PROXY, or in HTTP_PROXY for an http:// address"
+    return StoreError(f"the proxy {proxy.hostname} wants {name}; give them {variable}")
 
 
 @cache

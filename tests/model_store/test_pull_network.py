@@ -3,6 +3,7 @@
 import itertools
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,6 +82,23 @@ def test_a_proxy_that_does_not_answer_is_named(store: Store, monkeypatch: pytest
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with pytest.raises(StoreError, match=r"^hub\.example, through the proxy 127\.0\.0\.1, cannot be reached"):
         pull.plan(store.roots, "org/tiny", site=Site(PUBLIC), patience=QUICK)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_wants_to_know_who_asks_is_asked_once(
+    scheme: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        asked, _ = server.accept()
+        with asked:
+            asked.recv(65_536)
+            asked.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=refuse, daemon=True).start()
+        monkeypatch.setenv(f"{scheme}_proxy", f"http://me:wrong@127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(StoreError, match=r"the proxy 127\.0\.0\.1 wants another name or password; give them as"):
+            pull.plan(store.roots, "org/tiny", site=Site(f"{scheme}://hub.example"), patience=QUICK)
 
 
 @pytest.mark.process
