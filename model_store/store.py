@@ -281,9 +281,9 @@ class Store:
                 yield held
 
     @contextmanager
-    def unfinished(self, name: str, on_progress: Progress | None = None) -> Iterator[Path]:
+    def unfinished(self, name: str) -> Iterator[Path]:
         """A folder beside the variants of `name`, which disappears unless it is renamed; one process has one."""
-        with self.working(name, "working", on_progress), unfinished(self.folder(name)) as folder:
+        with self.working(name, "working"), unfinished(self.folder(name)) as folder:
             yield folder
 
     def found(self, model: StoredModel, backend: str, precision: str) -> Variant | None:

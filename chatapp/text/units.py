@@ -83,11 +83,11 @@ def bar(share: float, width: int) -> str:
     return "█" * full + " ▏▎▍▌▋▊▉"[eighths].strip()
 
 
-def bars(labels: Sequence[str], values: Sequence[float], numbers: Sequence[str], width: int = 40) -> str:
-    """A bar for each value, the largest `width` characters long, between its label and its number."""
+def bars(labels: Sequence[str], values: Sequence[float], numbers: Sequence[str]) -> str:
+    """A bar for each value, the largest 40 characters long, between its label and its number."""
     widest, largest = max(map(len, labels)), max(values) or 1
     lines = [
-        f"{label:{widest}}  {bar(value / largest, width)} {number}"
+        f"{label:{widest}}  {bar(value / largest, 40)} {number}"
         for label, value, number in zip(labels, values, numbers, strict=True)
     ]
     return "\n".join(lines)
