@@ -131,7 +131,7 @@ class Store:
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
         from model_store.hub import pulled
-        from model_store.hub.catalog import is_in_catalog
+        from model_store.hub.catalog import tell_pull
         from model_store.local import sources
 
         for location in (Location(root, name) for root in self.roots):
@@ -147,9 +147,8 @@ class Store:
             return self.register(found, self.location(found).checkpoint)
         if source := sources.find(name, self.places):
             return self.adopt(source)
-        hint = suggest(name, [BUILTIN, *self.locations()]) or "chatapp list shows the models that are here"
-        if "@" in name or is_in_catalog(name):
-            hint = "on a server it can only run, chat, complete" if "@" in name else f"to fetch it: chatapp pull {name}"
+        hint = "on a server it can only run, chat, complete" if "@" in name else tell_pull(name)
+        hint = hint or suggest(name, [BUILTIN, *self.locations()]) or "chatapp list shows the models that are here"
         raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")
 
     def adopt(self, source: "Source") -> StoredModel:

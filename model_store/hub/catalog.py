@@ -53,9 +53,11 @@ def catalog() -> Mapping[str, Entry]:
     return {name: Entry(name, kind, **facts) for kind, entries in kinds.items() for name, facts in entries.items()}
 
 
-def is_in_catalog(text: str) -> bool:
-    """Whether `text` is a name of the catalogue; what merely looks like a repository may be a path."""
-    return text.lower() in catalog()
+def tell_pull(text: str) -> str:
+    """How a model that is not here is fetched; what merely looks like a repository may be a path."""
+    if text.lower() in catalog():
+        return f"to fetch it: chatapp pull {text}"
+    return f"check the path or, if the Hub has it: chatapp pull {text}" if REPOSITORY.fullmatch(text) else ""
 
 
 def refer(text: str) -> Reference:

@@ -88,9 +88,8 @@ def ollama(name: str, root: Path) -> tuple[Path, str]:
     manifest = root.joinpath("manifests", *words)
     if not manifest.is_file():
         there = sorted(one.parent.name for one in root.glob("manifests/*/*/*/*"))
-        raise ModelNotFound(
-            f"Ollama has no model {name!r} in {root}" + (f"; it has {', '.join(there)}" if there else "")
-        )
+        hint = f"it has {', '.join(there)}" if there else "OLLAMA_MODELS names its folder where that is another one"
+        raise ModelNotFound(f"Ollama has no model {name!r} in {root}; {hint}")
     layers = read_json(manifest).get("layers")
     digests = [
         layer.get("digest")

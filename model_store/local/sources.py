@@ -113,8 +113,8 @@ def weights_at(path: Path) -> Path:
         if graph := prebuilt.find_export(path):
             return graph
         refuse_pointer(path)
-        beside = f" (give the folder {path.parent})" if path.suffix in (".safetensors", ".bin", ".json") else ""
-        raise UnsupportedCheckpoint(f"{path} is no GGUF file, and no folder of a checkpoint{beside}")
+        wanted = f"the folder {path.parent}" if path.suffix in (".safetensors", ".bin", ".json") else "the path of one"
+        raise UnsupportedCheckpoint(f"{path} is no GGUF file, and no folder of a checkpoint; give {wanted}")
     if not path.is_dir():  # reading it might never end
         raise UnsupportedCheckpoint(f"{path} is a device or a pipe, and no file; write the model to a file first")
     if (path / "config.json").exists() and (list(path.glob("*.safetensors")) or list(path.glob("pytorch_model*.bin*"))):

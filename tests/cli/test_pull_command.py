@@ -52,7 +52,7 @@ def test_a_pulled_model_answers(chatapp: Run, tiny: Path) -> None:
         assert chatapp("run", name, "hello", "--max-tokens", "4").returncode == 0
     assert "org--tiny" in chatapp("list").stdout
     assert "freed" in chatapp("rm", "org/tiny").stdout
-    assert chatapp("run", "org/tiny", "hello").returncode == 1
+    assert "if the Hub has it: chatapp pull org/tiny" in chatapp("run", "org/tiny", "hello").stderr
 
 
 @pytest.mark.parametrize(
