@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from chatapp.generation.decoding.constraint import Constraint, Continued, Following, Lenient
 from chatapp.generation.decoding.grammar import Grammar, Vocabulary, check_schema, write_rules
-from chatapp.generation.options import OptionError, Options
+from chatapp.generation.options import Options
 from chatapp.generation.text.tokenizer import Tokenizer
 from chatapp.generation.text.tools import LENIENT, LONGEST, OPENERS, Function, describe_calls
 
@@ -63,11 +63,7 @@ class Calls(Following, Lenient):
     def take(self, place: int, tokens: Sequence[int]) -> None:
         token = tokens[place]
         if self.begun:
-            try:
-                ended = self.begun.ends(tokens[self.place : place + 1])
-            except OptionError:  # the reply was begun with what is no call
-                ended = True
-            if ended:
+            if self.begun.ends(tokens[self.place : place + 1]):  # or the reply was begun with what is no call
                 self.begun, self.text = None, ""
             return
         text = self.detokenizer.add(token)

@@ -181,7 +181,8 @@ class Grammar:
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray:
         """Which tokens may follow, (vocab,) bool; OptionError, where the vocabulary cannot go on."""
-        self._move(tokens)
+        if not self._move(tokens):
+            raise OptionError(f"{self.name} does not allow what the answer begins with; begin it anew", self.name)
         mask = self._mask()
         self._check()
         if not mask[:-1].any():
@@ -190,16 +191,16 @@ class Grammar:
 
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:
         """The tokens that must follow, whatever the model says: as its tokenizer spells the only text there can be."""
-        self._move(tokens)
+        if not self._move(tokens):
+            return ()
         if self.spelt is None:
             found = self.matcher.compute_ff_tokens()
             self.spelt = found if found and self.matcher.validate_tokens(found) == len(found) else ()
         return self.spelt
 
     def ends(self, tokens: Sequence[int]) -> bool:
-        """Whether nothing may follow."""
-        self._move(tokens)
-        return self.matcher.is_stopped()
+        """Whether nothing may follow, as behind what the grammar does not allow."""
+        return not self._move(tokens) or self.matcher.is_stopped()
 
     def copy(self) -> Self:
         """One for a reply that goes on otherwise from here."""
@@ -222,11 +223,11 @@ class Grammar:
         bits = np.frombuffer(self.matcher.compute_bitmask(), np.uint8)
         return np.unpackbits(bits, count=self.vocabulary.size + 1, bitorder="little").view(bool)
 
-    def _move(self, tokens: Sequence[int]) -> None:
-        """Let the matcher have seen these tokens, and no others."""
+    def _move(self, tokens: Sequence[int]) -> bool:
+        """Let the matcher have seen these tokens, and no others; False where the grammar does not allow them."""
         known = self.consumed
         if len(tokens) == len(known) and tokens == known:
-            return
+            return True
         if tokens[: len(known)] != known:
             shared = count_shared(known, tokens)
             self.matcher.rollback(len(known) - shared)
@@ -234,10 +235,11 @@ class Grammar:
             self.spelt = None
         more = list(tokens[len(known) :])
         if not self.matcher.consume_tokens(more):
-            raise OptionError(f"{self.name} does not allow what the answer begins with; begin it anew", self.name)
+            return False
         known += more
         foreseen = self.spelt or ()
         self.spelt = (foreseen[len(more) :] or None) if list(foreseen[: len(more)]) == more else None
+        return True
 
     def _check(self) -> None:
         """Refuse to go on with a matcher that has failed."""
