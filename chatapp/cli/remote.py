@@ -27,12 +27,14 @@ ACTIONS = ("add", "list", "rm")
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
+    from chatapp.remote.remotes import PROTOCOLS
+
     parser.usage = "chatapp remote add NAME URL | list | rm NAME [options]"
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
     parser.add_argument("name", metavar="NAME", nargs="?")
     parser.add_argument("url", metavar="URL", nargs="?")
     group = parser.add_argument_group("of add")
-    group.add_argument("--protocol", choices=("openai", "ollama", "kserve"), help="(default: found out)")
+    group.add_argument("--protocol", choices=PROTOCOLS, help="(default: found out)")
     group.add_argument("--model", metavar="NAME", dest="models", action="append", help="only this one; repeatable")
     group.add_argument("--context", metavar="N", type=int, help="tokens that its models hold, where it does not tell")
     key = group.add_mutually_exclusive_group()
