@@ -57,7 +57,7 @@ def plan(store: Store, given: str, *, name: str | None = None, copy: bool = Fals
 
 def refuse_taken(store: Store, name: str, path: Path) -> None:
     """Refuse a name that a model has which is not the one at `path`, nor another snapshot of the same repository."""
-    known, stopped = store.known(name), store.location(name).imported
+    known, stopped = store.registered(name), store.location(name).imported
     taken = any(pulled.is_here(Location(root, name)) for root in store.roots)
     if known or stopped.is_dir():  # the latter alone: an import that was stopped at its end
         other = origin(known.folder if known else stopped) != path
@@ -84,6 +84,6 @@ def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> 
         elif not linked and not target.exists():
             store.fill(name, source.write_link)
         folder = source.path if linked else target
-        if not store.known(name):
+        if not store.registered(name):
             store.keep(replace(plan.model, folder=folder), fingerprint(folder))
     return store.register(name, folder)

@@ -83,7 +83,7 @@ class Store:
         found, broken = [self.get(BUILTIN)], {}
         for name, location in self.locations().items():
             try:
-                found.append(self.kept(location))
+                found.append(self.read(location))
                 manifest.read_files(location.checkpoint)
             except (StoreError, OSError, ValueError) as error:  # one that nobody foresaw hides no other model
                 broken[name] = str(error)
@@ -94,17 +94,17 @@ class Store:
         found = [self.get(BUILTIN)]
         for location in self.locations().values():
             with suppress(StoreError, OSError, ValueError):
-                found.append(self.kept(location))
+                found.append(self.read(location))
         return found
 
-    def kept(self, location: Location) -> StoredModel:
+    def read(self, location: Location) -> StoredModel:
         """The model at a location as its manifest tells, where it has one."""
         return read_model(location.folder) if os.path.exists(location.manifest) else self.get(location.name)
 
     def get(self, name: str) -> StoredModel:
         """The model called `name`, at this path, or pulled from or in the Hub's cache of this repository."""
         try:
-            return self.find(name)
+            return self.look_up(name)
         except StoreError as error:
             if busy := self.unready(name):
                 raise ModelNotFound(busy) from error
@@ -126,7 +126,7 @@ class Store:
         how = f"is being pulled by {owner}; to wait for it" if owner else "has come in part; to go on"
         return f"{name} {how}: chatapp pull {manifest.read_reference(location.partial)}"
 
-    def find(self, name: str) -> StoredModel:
+    def look_up(self, name: str) -> StoredModel:
         """The model that `get` gives, while nobody removes it."""
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
@@ -138,7 +138,7 @@ class Store:
             if pulled.is_here(location):
                 return self.register(name, location.checkpoint)
         if is_name(name):
-            if model := self.known(name):
+            if model := self.registered(name):
                 return self.register(name, model.folder)
             if (copied := self.location(name).imported).is_dir():  # an import was stopped at its end
                 return self.register(name, copied)
@@ -172,7 +172,7 @@ class Store:
         """The model `name`, linked to a source."""
         if source.is_checkpoint:
             return self.register(name, source.path)
-        if not self.known(name):
+        if not self.registered(name):
             self.bring_in(name, source.write_link)
         return self.register(name, self.location(name).imported)
 
@@ -230,7 +230,7 @@ class Store:
     ) -> Variant:
         """The variant of `model` for `backend`, lowered now if that has not been done on this machine."""
         precision = precision or model.precision
-        if found := self.found(model, backend, precision):
+        if found := self.find_variant(model, backend, precision):
             return replace(found, seconds=0.0)
         if not model.export:
             from backends import quantize
@@ -239,10 +239,10 @@ class Store:
 
         start = time.perf_counter()
         with self.working(model.name, f"lowering for {backend}", on_progress) as held:
-            if not self.found(model, backend, precision):  # another process may have been quicker
+            if not self.find_variant(model, backend, precision):  # another process may have been quicker
                 self.lower(model, backend, precision, held.telling(on_progress))
         runtime_caches.trim(self.every_location().values())
-        found = self.found(model, backend, precision)
+        found = self.find_variant(model, backend, precision)
         if not found:
             raise StoreError(f"{model.name} was removed while it was lowered for {backend}; try again")
         return replace(found, seconds=time.perf_counter() - start)
@@ -285,7 +285,7 @@ class Store:
         with self.working(name, "working"), unfinished(self.folder(name)) as folder:
             yield folder
 
-    def found(self, model: StoredModel, backend: str, precision: str) -> Variant | None:
+    def find_variant(self, model: StoredModel, backend: str, precision: str) -> Variant | None:
         """The variant that `lowered` would give without lowering."""
         variant = variants.read(self.folder(model.name) / f"{backend}-{precision}")
         return variant if variant and variant.signature == backends.get(backend).signature() else None
@@ -402,7 +402,7 @@ class Store:
             manifest.parent.mkdir(parents=True, exist_ok=True)
             write_json(manifest, facts)
 
-    def known(self, name: str) -> StoredModel | None:
+    def registered(self, name: str) -> StoredModel | None:
         """The model called `name` if it has a manifest, as that tells."""
         location = self.location(name)
         return read_model(location.folder) if os.path.exists(location.manifest) else None
@@ -419,7 +419,7 @@ class Store:
         while (
             fault_of(name)
             or any(pulled.is_here(Location(root, name)) for root in self.roots)
-            or ((other := self.known(name)) and links.origin(other.folder) != source)
+            or ((other := self.registered(name)) and links.origin(other.folder) != source)
             or (not other and working_on(self.location(name)))  # a copy that is made, or a pull, will be called so
         ):
             count += 1

@@ -18,10 +18,9 @@ from model_store.disk import SPARE, amount, existing
 from model_store.hub import manifest
 from model_store.hub.catalog import Entry, catalog
 from model_store.hub.partial import count_arrived
-from model_store.location import CHECKPOINTS, MANIFEST, Location
+from model_store.location import CHECKPOINTS, Location
 from model_store.locks import working_on
-from model_store.models import usual_precision
-from model_store.store import read_model
+from model_store.models import BUILTIN, usual_precision
 
 RECOMMENDED = {
     "chat": ("qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct", "smollm2-360m-instruct", "smollm2-135m-instruct"),
@@ -140,8 +139,7 @@ def describe_stored(store: Store, location: Location, this: Machine) -> ListedMo
     """Describe a model that is here; one that cannot be read is `broken`."""
     root, name = location.root, location.name
     try:
-        known = name != "builtin" and os.path.exists(f"{root}/{name}/{MANIFEST}")
-        model = read_model(root / name) if known else store.get(name)
+        model = store.get(name) if name == BUILTIN else store.read(location)
         was_pulled = os.path.dirname(model.folder) == f"{root}/{CHECKPOINTS}"
         facts = manifest.read_source(model.folder) if was_pulled else {}
     except StoreError as error:
@@ -173,7 +171,7 @@ def describe_stored(store: Store, location: Location, this: Machine) -> ListedMo
         badge="unverified" if verdict is None else "verified" if verdict["passed"] else "failed",
         against=str(verdict.get("reference", "")) if verdict else "",
         licence=str(facts.get("licence") or (entry.licence if entry else "")),
-        good_for=entry.good_for if entry else "filling in and continuing code" if name == "builtin" else "",
+        good_for=entry.good_for if entry else "filling in and continuing code" if name == BUILTIN else "",
     )
 
 

@@ -130,7 +130,7 @@ def judge(store: Store, model: StoredModel, found: list[Measurement]) -> list[Me
 
 def find_rejection(store: Store, model: StoredModel, placement: Placement) -> str | None:
     """Why a placement must not be chosen, if `chatapp verify` has found its logits wrong."""
-    variant = store.found(model, placement.backend, placement.precision)
+    variant = store.find_variant(model, placement.backend, placement.precision)
     verdict = variant.verdicts.get(placement.device) if variant else None
     if not verdict or verdict["passed"]:
         return None

@@ -263,7 +263,7 @@ def find_needs(ahead: Ahead, config: Config, precision: str | None) -> Needs:
     found = ahead.source
     if not file_selection.has_weights(found.files) and (exported := file_selection.exported(found.files, found.id)):
         return of_export(exported, config, found.id, precision)
-    decoder = describe(config, found.id)
+    decoder = read_decoder(config, found.id)
     index, files = file_selection.weight_index(found.files, found.id)
     if index:
         files = [index, *file_selection.shards(index, ahead.read_json(index, INDEX_LIMIT), found.files)]
@@ -285,7 +285,7 @@ def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str |
             " checkpoint that it was made of"
         )
     try:
-        cache = fit.cache_size(describe(config, id))
+        cache = fit.cache_size(read_decoder(config, id))
     except UnsupportedCheckpoint:  # as others know more types
         cache = 0
     refuse_sizes(config)
@@ -304,7 +304,7 @@ def parse(content: bytes, file: Wanted, id: str) -> Config:
     return value
 
 
-def describe(config: Config, id: str) -> Decoder:
+def read_decoder(config: Config, id: str) -> Decoder:
     """The decoder that a config.json describes; raises UnsupportedCheckpoint where we could not run it."""
     try:
         return families.find(config).decoder(config)

@@ -296,7 +296,7 @@ def test_lowering_anew_forgets_the_verdict(store: Store, model: StoredModel, fai
     path = store.lowered(model, "onnx", "int8").folder / "variant.json"
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({**facts, "signature": "onnxruntime 0.1, abacus"}))
-    assert store.found(model, "onnx", "int8") is None
+    assert store.find_variant(model, "onnx", "int8") is None
     assert store.lowered(model, "onnx", "int8").verdicts == {}
 
 

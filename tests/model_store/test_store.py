@@ -227,7 +227,7 @@ def test_a_model_that_fails_as_nobody_foresaw_hides_no_other(
     def fail(location: Location) -> StoredModel:
         raise ValueError("odd")
 
-    monkeypatch.setattr(store, "kept", fail)
+    monkeypatch.setattr(store, "read", fail)
     found, broken = store.survey()
     assert [model.name for model in store.list()] == [model.name for model in found] == ["builtin"]
     assert broken == {"my-gpt2": "odd"}
