@@ -47,13 +47,13 @@ def rank_runnable(store: Store, model: StoredModel, options: PlacementOptions) -
     for precision in list_precisions(model, options):
         suitable = list_suitable(model, precision, options.device)
         found = [one for one in known if one.placement in suitable]
+        untried = [Measurement(one) for one in suitable if one not in {tried.placement for tried in found}]
         if not options.precision:  # who names one gets it, right or wrong
-            found = judge(store, model, found)
-        judged += found
-        untried = [one for one in suitable if one not in {tried.placement for tried in found}]
-        untried = [one for one in untried if options.precision or not find_rejection(store, model, one)]
-        if ranking := [one.placement for one in rank(found, options.objective)] + untried:
-            return ranking
+            found, untried = judge(store, model, found), judge(store, model, untried)
+        judged += [*found, *untried]
+        ranking = [*rank(found, options.objective), *(one for one in untried if not one.failure)]
+        if ranking:
+            return [one.placement for one in ranking]
     raise BackendError(f"{model.name} cannot run here: {explain_failures(judged)}; see chatapp devices")
 
 
