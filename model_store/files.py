@@ -97,6 +97,8 @@ def read_manifest(path: Path | str) -> dict[str, Any]:
             if len(content) == 1 << 16:
                 content += file.read(MANIFEST_LIMIT)
         value = json.loads(content)
+    except PermissionError as error:
+        raise StoreError(f"{path} cannot be read: permission denied; if the store is shared, ask its owner") from error
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} cannot be read ({error}); delete the folder {Path(path).parent}") from error
     return value if isinstance(value, dict) else {}

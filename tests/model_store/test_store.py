@@ -219,6 +219,21 @@ def test_a_manifest_edited_by_hand_is_refused_by_its_path(store: Store, checkpoi
         assert list(broken) == ["my-gpt2"] and "delete the folder" in broken["my-gpt2"]
 
 
+def test_a_manifest_that_may_not_be_read_is_not_to_be_deleted(
+    store: Store, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.get(str(checkpoint))
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("model_store.files.open", refuse, raising=False)
+    with pytest.raises(
+        StoreError, match=r"/model\.json cannot be read: permission denied; if the store is shared, ask"
+    ):
+        store.get("my-gpt2")
+
+
 def test_a_model_that_fails_as_nobody_foresaw_hides_no_other(
     store: Store, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
