@@ -25,7 +25,7 @@ from chatapp.server.protocol import EVENTS, Call, Json, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts, read_effort
-from chatapp.server.tools import Chosen, Tool, choose_tools
+from chatapp.server.tools import AllowedTools, Chosen, Tool, allow, choose_tools
 
 
 class CalledFunction(Body):
@@ -86,7 +86,7 @@ class ChatRequest(Requested):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
-    tool_choice: Literal["auto", "none", "required"] | Chosen | None = None
+    tool_choice: Literal["auto", "none", "required"] | Chosen | AllowedTools | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
     think: bool | None = Field(None, description="Whether the model is to think, as Ollama calls it.")
@@ -148,10 +148,12 @@ def read_format(form: ResponseFormat) -> dict[str, Any]:  # Any: as Options has 
 def read_tools(body: ChatRequest) -> Toolbox:
     """The functions that may be called."""
     choice = body.tool_choice or "auto"
+    offered = [tool.function for tool in body.tools or ()]
+    if isinstance(choice, AllowedTools):
+        offered = allow(offered, [one.function.name for one in choice.allowed_tools.tools])
+        choice = choice.allowed_tools.mode
     named = choice if isinstance(choice, str) else choice.function.name
-    return choose_tools(
-        [tool.function for tool in body.tools or ()], named, parallel=body.parallel_tool_calls is not False
-    )
+    return choose_tools(offered, named, parallel=body.parallel_tool_calls is not False)
 
 
 def read_thinking(body: ChatRequest) -> Think | None:

@@ -15,15 +15,17 @@ from chatapp.generation.text.tools import Toolbox
 from chatapp.server.asks import Conversation
 from chatapp.server.bodies import Body, SampledBody, given
 from chatapp.server.openai_chat import ResponseFormat, check_arguments, read_format
-from chatapp.server.openai_shapes import Part, StreamOptions, form_error, read_content
+from chatapp.server.openai_shapes import Part, StreamOptions, describe_tokens, form_error, read_content
 from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, event
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.response_store import StoredResponse
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts, read_effort
-from chatapp.server.tools import Function, choose_tools, join_name
+from chatapp.server.tools import Function, allow, choose_tools, join_name
 
 IGNORED = "Metadata; not looked at."
+LOGPROBS = "message.output_text.logprobs"
+"""What a request includes to be told how likely each token was."""
 Keep = Callable[[dict[str, Any], Message], None]
 """Is given a response, and what the model said in it, without its thinking."""
 
@@ -104,6 +106,14 @@ class FlatChoice(Body):
     name: str
 
 
+class FlatAllowed(Body):
+    """The functions that may be called, of those that are offered, and whether one has to be."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[FlatChoice] = Field(min_length=1)
+
+
 class ResponseAsked(SampledBody):
     """A conversation to be answered."""
 
@@ -116,7 +126,7 @@ class ResponseAsked(SampledBody):
     reasoning: Reasoning | None = None
     text: Text | None = None
     tools: list[FlatTool | Namespace | WebSearch] | None = None
-    tool_choice: Literal["auto", "none", "required"] | FlatChoice | None = None
+    tool_choice: Literal["auto", "none", "required"] | FlatChoice | FlatAllowed | None = None
     parallel_tool_calls: bool | None = None
     store: bool | None = Field(
         None, description="Whether it is kept, in memory, to be gone on from; it is unless false."
@@ -124,8 +134,9 @@ class ResponseAsked(SampledBody):
     previous_response_id: str | None = Field(None, description="The response that `input` follows.")
     background: Literal[False] | None = None
     truncation: Literal["auto", "disabled"] | None = Field(None, description="Not looked at: too much is refused.")
+    top_logprobs: int | None = Field(None, ge=0, le=20)
     max_tool_calls: int | None = Field(None, description="Not looked at: it is for tools that the server would run.")
-    include: list[str] | None = Field(None, description="Not looked at: what there is is told.")
+    include: list[str] | None = Field(None, description=f"{LOGPROBS}, as top_logprobs does; else not looked at.")
     metadata: dict[str, str] | None = Field(None, description="Told again in the answer.")
     user: str | None = Field(None, description=IGNORED)
     service_tier: str | None = Field(None, description=IGNORED)
@@ -145,7 +156,8 @@ class ResponseAsked(SampledBody):
             raise unsupported("max_output_tokens", "must be 1 or more")
         first = [Message("system", self.instructions)] if self.instructions else []
         said = [replace(one, role="system") if one.role == "developer" else one for one in said]
-        knobs = self.knobs() | given(max_tokens=self.max_output_tokens, think=think)
+        logprobs = 0 if self.top_logprobs is None and LOGPROBS in (self.include or ()) else self.top_logprobs
+        knobs = self.knobs() | given(max_tokens=self.max_output_tokens, think=think, logprobs=logprobs)
         return Conversation([*first, *said], knobs | self.read_tools().keep_to(kept))
 
     def read_input(self, before: Sequence[Message], find_item: Callable[[str], Json]) -> list[Message]:
@@ -157,8 +169,11 @@ class ResponseAsked(SampledBody):
     def read_tools(self) -> Toolbox:
         """The functions that may be called."""
         choice = self.tool_choice or "auto"
+        found = self.functions.items()
+        offered: list[Function] = [one.model_copy(update={"name": name}) for name, (one, _) in found]
+        if isinstance(choice, FlatAllowed):
+            offered, choice = allow(offered, [one.name for one in choice.tools]), choice.mode
         named = choice if isinstance(choice, str) else choice.name
-        offered = [one.model_copy(update={"name": name}) for name, (one, _) in self.functions.items()]
         return choose_tools(offered, named, parallel=self.parallel_tool_calls is not False)
 
     @property
@@ -271,9 +286,11 @@ async def tell(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator
 
     yield say("response.created", response=whole)
     yield say("response.in_progress", response=whole)
-    parts, reason = Parts(body.read_tools()), "stop"
+    parts, reason, logprobs = Parts(body.read_tools()), "stop", list[Json]()
     async for delta in stream:
         reason = delta.finish_reason or reason
+        if delta.channel == "text":  # of what is held back, they are told with the text
+            logprobs += describe_tokens(stream, [one for one in delta.tokens if one.logprob is not None])["content"]
         for kind, text in zip(("reasoning", "message"), parts.add(delta), strict=True):
             if not text:
                 continue
@@ -282,7 +299,8 @@ async def tell(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator
                 grown.append(Growing(kind, len(grown)))
                 for one in [*ended, *grown[-1].begin()]:
                     yield say(**one)
-            yield say(**grown[-1].add(text))
+            yield say(**grown[-1].add(text, logprobs if kind == "message" else []))
+            logprobs = [] if kind == "message" else logprobs
     for one in grown[-1].end() if grown else ():
         yield say(**one)
     output = [one.item for one in grown]
@@ -309,6 +327,7 @@ class Growing:
 
     def __init__(self, kind: str, index: int):
         self.kind, self.index, self.text = kind, index, ""
+        self.logprobs: list[Json] = []
         self.id = f"{'rs' if kind == 'reasoning' else 'msg'}_{uuid4().hex}"
         self.part = "reasoning_text" if kind == "reasoning" else "output_text"
         self.place = {"item_id": self.id, "output_index": index, "content_index": 0}
@@ -316,7 +335,7 @@ class Growing:
     @property
     def content(self) -> Json:
         """Its part."""
-        more: Json = {} if self.kind == "reasoning" else {"annotations": [], "logprobs": []}
+        more: Json = {} if self.kind == "reasoning" else {"annotations": [], "logprobs": [*self.logprobs]}
         return {"type": self.part, "text": self.text, **more}
 
     @property
@@ -337,15 +356,16 @@ class Growing:
             {"kind": "response.content_part.added", **self.place, "part": self.content},
         ]
 
-    def add(self, text: str) -> dict[str, Any]:
-        """The event of more text."""
+    def add(self, text: str, logprobs: list[Json]) -> dict[str, Any]:
+        """The event of more text, with its log-probabilities."""
         self.text += text
-        more: Json = {} if self.kind == "reasoning" else {"logprobs": []}
+        self.logprobs += logprobs
+        more: Json = {} if self.kind == "reasoning" else {"logprobs": logprobs}
         return {"kind": f"response.{self.part}.delta", **self.place, "delta": text, **more}
 
     def end(self) -> list[dict[str, Any]]:
         """The events of its end."""
-        more: Json = {} if self.kind == "reasoning" else {"logprobs": []}
+        more: Json = {} if self.kind == "reasoning" else {"logprobs": self.logprobs}
         return [
             {"kind": f"response.{self.part}.done", **self.place, "text": self.text, **more},
             {"kind": "response.content_part.done", **self.place, "part": self.content},
@@ -375,6 +395,7 @@ def describe(stream: Stream, body: ResponseAsked) -> dict[str, Any]:
         "text": (body.text or Text()).describe(),
         "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
         "tools": [one.model_dump() for one in body.tools or () if not isinstance(one, WebSearch)],
+        "top_logprobs": body.top_logprobs or 0,
         "top_p": body.knobs().get("top_p"),
         "truncation": "disabled",
         "usage": None,

@@ -42,9 +42,36 @@ class Chosen(Body):
     function: Named
 
 
+class Allowed(Body):
+    """The functions that may be called, of those that are offered, and whether one has to be."""
+
+    mode: Literal["auto", "required"]
+    tools: list[Chosen] = Field(min_length=1)
+
+
+class AllowedTools(Body):
+    """The same, as chat completions tell it."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: Allowed
+
+
 def join_name(namespace: str | None, name: str | None) -> str:
     """The name of a function, as the model knows it."""
     return f"{namespace}__{name}" if namespace else name or ""
+
+
+def allow(offered: Sequence[Function], names: Sequence[str]) -> list[Function]:
+    """Those of some functions that may be called; Refusal where a name is none of theirs."""
+    known = {one.name for one in offered}
+    if unknown := next((name for name in names if name not in known), None):
+        raise refuse_choice(unknown)
+    return [one for one in offered if one.name in names]
+
+
+def refuse_choice(name: str) -> Refusal:
+    """The refusal of a choice that names no tool."""
+    return Refusal(400, f"tool_choice names {name[:60]!r}, which is none of the tools", param="tool_choice")
 
 
 def choose_tools(offered: Sequence[Function], choice: Choice | str, *, parallel: bool = True) -> Toolbox:
@@ -59,4 +86,4 @@ def choose_tools(offered: Sequence[Function], choice: Choice | str, *, parallel:
         return Toolbox(functions, functions if choice == "required" else (), most, strict)
     if forced := [one for one in functions if one.name == choice]:
         return Toolbox(functions, forced, most, strict)
-    raise Refusal(400, f"tool_choice names {choice[:60]!r}, which is none of the tools", param="tool_choice")
+    raise refuse_choice(choice)

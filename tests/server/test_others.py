@@ -194,12 +194,19 @@ def test_a_response_as_a_whole(served: Served, engine: ScriptedEngine) -> None:
 
 
 def test_a_response_in_events(served: Served) -> None:
-    events = [json.loads(event) for event in served.events("/v1/responses", input="Hello", max_output_tokens=2)]
+    events = [
+        json.loads(event)
+        for event in served.events("/v1/responses", input="Hello", max_output_tokens=2, top_logprobs=3)
+    ]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     kinds = [event["type"].removeprefix("response.") for event in events]
     assert kinds[:4] == ["created", "in_progress", "output_item.added", "content_part.added"]
     assert kinds[-4:] == ["output_text.done", "content_part.done", "output_item.done", "incomplete"]
-    text = "".join(event["delta"] for event in events if event["type"].endswith("output_text.delta"))
+    grown = [event for event in events if event["type"].endswith("output_text.delta")]
+    told = [one for event in grown for one in event["logprobs"]]
+    assert told == events[-1]["response"]["output"][0]["content"][0]["logprobs"]
+    assert [(one["token"], len(one["top_logprobs"])) for one in told] == [("One", 3), (" two", 3)]
+    text = "".join(event["delta"] for event in grown)
     assert text == "One two" == events[-1]["response"]["output"][0]["content"][0]["text"]
     assert events[-1]["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
 

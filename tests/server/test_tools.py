@@ -160,6 +160,18 @@ def test_a_call_can_be_demanded(served: Served, engine: ScriptedEngine) -> None:
     schema = json.loads(engine.options[-1].json_schema or "")
     assert schema["properties"]["name"] == {"const": "get_weather"}
     assert schema["properties"]["arguments"].items() >= CITY.items()
+    tools: list[dict[str, Any]] = [{"type": "function", **WEATHER}, {"type": "function", "name": "now"}]
+    only: dict[str, Any] = {"mode": "required", "tools": [{"type": "function", **named}]}
+    both = [{"type": "function", "function": {"name": one["name"]}} for one in tools]
+    served.post(CHAT, messages=HELLO, tools=both, tool_choice={"type": "allowed_tools", "allowed_tools": only})
+    (offered,) = engine.options[-1].tools
+    assert "get_weather" in offered and engine.options[-1].json_schema
+    flat = {"type": "allowed_tools", "mode": "auto", "tools": tools[1:]}
+    served.post("/v1/responses", input="x", tools=tools, tool_choice=flat)
+    (offered,) = engine.options[-1].tools
+    assert '"now"' in offered and engine.options[-1].json_schema is None
+    refused = served.post("/v1/responses", input="x", tools=tools[:1], tool_choice=flat).json()["error"]
+    assert refused["message"] == "tool_choice names 'now', which is none of the tools"
     served.post(CHAT, messages=HELLO, tools=[TOOL], tool_choice="none")
     assert engine.options[-1].tools == () and engine.options[-1].json_schema is None
 
