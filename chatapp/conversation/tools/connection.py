@@ -90,8 +90,13 @@ class Connection:
         """What a tool gives; ToolError tells why it gave nothing."""
         try:
             client = await self._open()
-            async with asyncio.timeout(self.server.seconds):
-                return await client.call_tool(name, arguments)
+            calling = asyncio.create_task(client.call_tool(name, arguments))
+            calling.add_done_callback(lambda one: one.cancelled() or one.exception())
+            try:
+                async with asyncio.timeout(self.server.seconds):
+                    return await asyncio.shield(calling)  # who cancels leaves at once, before anybody calls again
+            finally:
+                calling.cancel()
         except RuntimeError as error:  # the package's word on a result that is not what was promised
             raise ToolError(f"{self.server.name} broke its word: {shorten(str(error))}") from error
         except BaseException as error:

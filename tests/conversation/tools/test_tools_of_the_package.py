@@ -72,12 +72,13 @@ def test_a_program_sees_few_variables(toolset: Toolset, monkeypatch: pytest.Monk
 
 
 def test_a_call_can_be_left(toolset: Toolset) -> None:
-    tool = toolset.look(["demo"]) and toolset.find("hang")
-    assert tool
-    running = toolset.call(tool, ToolCall("hang", "{}"))
+    toolset.look(["demo"])
+    hang, add = toolset.find("hang"), toolset.find("add")
+    assert hang and add
+    running = toolset.call(hang, ToolCall("hang", "{}"))
     time.sleep(0.2)
     assert running.cancel()
-    assert call(toolset, "add", a=2, b=2) == Result("4")
+    assert toolset.call(add, ToolCall("add", '{"a": 2, "b": 2}')).result(30) == Result("4")
 
 
 def test_a_server_that_dies_is_told_of(toolset: Toolset) -> None:
