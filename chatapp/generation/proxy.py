@@ -63,10 +63,12 @@ class ProxyEngine(Engine):
         return self._draw({**asked, **write_partial(partial)}, options)
 
     def complete(self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW) -> Deltas:
+        self._prompts.check(self._prompt(text, options)[0])  # before anybody is asked
         asked = {"call": "complete", "text": text if isinstance(text, str) else list(text)}
         return self._draw({**asked, **write_partial(partial)}, options)
 
     def score(self, text: str | Sequence[int], options: Options) -> Deltas:
+        self._prompts.check(self._prompt(text, options)[0])
         return self._draw({"call": "score", "text": text if isinstance(text, str) else list(text)}, options)
 
     def infill(
