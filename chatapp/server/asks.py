@@ -66,7 +66,9 @@ class Texts:
                 return found.draw(engine, most)
             if not self.scored:
                 return engine.complete(found, options)
-            following = engine.complete(found, options) if self.goes_on else None
+            # The likeliest needs no seed, with which the prompt would be read once more.
+            unseeded = replace(options, seed=None) if options.temperature == 0 else options
+            following = engine.complete(found, unseeded) if self.goes_on else None
             return tell(check_local(engine).score(found, options), following, options.n)
 
         def go_on_with_all(first: Deltas) -> Deltas:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.generation.text.tokenizer import Tokenizer
+from chatapp.server.asks import Texts
 from chatapp.workspace import Workspace
 from model_store import Store
 from model_store.store import BUILTIN_FOLDER
 from support.checkpoints import MakeCheckpoint
 from support.scripted_engine import ScriptedEngine
+from support.scripted_session import hashed, make_engine, write_tokenizer
 from support.served import Served, serving
 from support.stand_in_home import Home
 
@@ -238,6 +241,13 @@ def test_prompts_are_told_with_their_log_probabilities(tmp_path: Path) -> None:
     assert [one["logprobs"]["tokens"] for one in choices] == [["<file_sep>", "+"], [","]]
     assert [one["text"] for one in chunks] == ["<file_sep>+", "", ",", ""]
     assert [one["index"] for one in chunks if one["finish_reason"]] == [0, 1]
+
+
+def test_a_prompt_that_was_told_is_not_read_once_more_before_the_likeliest_token(tmp_path: Path) -> None:
+    engine, session = make_engine(Tokenizer(write_tokenizer(tmp_path)), hashed)
+    options = {"seed": 7, "temperature": 0.0, "max_tokens": 1, "logprobs": 1}  # as lm-evaluation-harness asks
+    *_, last = Texts([[5, 16, 17] * 20], options, scored=True).draw(engine, None)
+    assert last.finish_reason and sum(count for _, count in session.calls) == 61
 
 
 def test_only_a_model_that_is_here_tells_what_its_prompts_cost(served: Served) -> None:
