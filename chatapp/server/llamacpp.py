@@ -14,7 +14,8 @@ from chatapp.generation.delta import Alternative
 from chatapp.server import infill
 from chatapp.server.asks import Texts, check_local, check_tokens
 from chatapp.server.bodies import Body, SampledBody, given, read_bias, read_mirostat, read_stop, unless_negative
-from chatapp.server.openai_chat import ChatMessage, read_messages
+from chatapp.server.openai import list_models
+from chatapp.server.openai_chat import ChatMessage, ChatRequest, chat, read_messages
 from chatapp.server.openai_completions import read_prompts
 from chatapp.server.openai_shapes import describe_timings
 from chatapp.server.openai_shapes import form_error as form_openai_error
@@ -275,6 +276,8 @@ PROTOCOL = Protocol(
         Endpoint("GET", "/health", tell_health, about="Whether the server answers", open=True),
         Endpoint("GET", "/props", tell_properties, about="What clients want to know of the model"),
         Endpoint("GET", "/slots", list_slots, about="The places for requests"),
+        Endpoint("GET", "/models", list_models, about="The models that are here"),
+        Endpoint("POST", "/chat/completions", chat, ChatRequest, "Answer a conversation, as OpenAI's endpoint does"),
         Endpoint("POST", "/completion", complete, CompletionAsked, "Go on with a text"),
         Endpoint("POST", "/completions", complete, CompletionAsked, "Go on with a text"),
         Endpoint("POST", "/infill", infill.fill, infill.InfillAsked, "What `chatapp complete` offers for a place"),

@@ -11,7 +11,7 @@ from chatapp.generation import GenerationError, OptionError, PromptTooLong
 from chatapp.text.errors import describe_defect, one_line
 from model_store import ModelNotFound
 
-PATH = re.compile(r"(?<![\w.:/])(?!/(?:v1|v2|api)/)(?:~|[A-Za-z]:)?[\\/](?:[^\\/\s'\"]+[\\/])+(?=[^\\/\s'\"]*)")
+PATH = re.compile(r"(?<![\w.:/])(?!/(?:v1|v2|api|chat)/)(?:~|[A-Za-z]:)?[\\/](?:[^\\/\s'\"]+[\\/])+(?=[^\\/\s'\"]*)")
 """The folders of an absolute path, which is none of the server's own."""
 UNPROCESSABLE, BUSY, UNAVAILABLE = 422, 429, 503
 

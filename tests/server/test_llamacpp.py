@@ -208,6 +208,12 @@ def test_clients_find_the_length_of_the_context(served: Served) -> None:
     assert len(served.get("/slots").json()) == 8
 
 
+def test_what_llama_server_answers_without_a_version_is_answered(served: Served) -> None:
+    said = served.post("/chat/completions", messages=[{"role": "user", "content": "Hi"}]).json()
+    assert said["choices"][0]["message"]["content"]
+    assert served.get("/models").json() == served.get("/v1/models").json()
+
+
 @pytest.mark.parametrize(
     ("path", "body", "param"),
     [

@@ -277,11 +277,12 @@ def test_a_response_tells_its_settings_again(served: Served) -> None:
     assert (zero.status_code, zero.json()["error"]["param"]) == (400, "max_output_tokens")
 
 
-@pytest.mark.parametrize("path", ["/chat/completions", "//v1/chat/completions/", "/v1/v1/chat/completions"])
+@pytest.mark.parametrize("path", ["/api/v1/chat/completions", "/v1/chat/completions/", "/v1/v1/chat/completions"])
 def test_where_the_base_of_an_address_is_wrong_the_path_is_told(served: Served, path: str) -> None:
     answer = served.post(path, messages=HELLO)
     assert answer.status_code == 404
     assert "did you mean /v1/chat/completions?" in answer.text
+    assert "did you mean /chat/completions?" in served.post("//v1/chat/completions/", messages=HELLO).text
 
 
 def test_a_path_that_there_is_not_is_refused_in_the_form_of_its_neighbours(served: Served) -> None:
