@@ -196,7 +196,7 @@ def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Messag
         elif one.type == "function_call":
             arguments = check_arguments(one.arguments or "{}", f"input.{number}.arguments")
             called = ToolCall(join_name(one.namespace, one.name), arguments, one.call_id or "")
-            if said and said[-1].calls:  # of the same turn
+            if said and said[-1].role == "assistant":  # of the same turn
                 said[-1] = replace(said[-1], calls=(*said[-1].calls, called))
             else:
                 said.append(Message("assistant", "", (called,)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chatapp.generation.errors import GenerationError
-from chatapp.generation.text.chat_template import ChatTemplate
+from chatapp.generation.text.chat_template import ChatTemplate, join_neighbours
 from chatapp.generation.text.message import Message, ToolCall
 from chatapp.generation.text.tokenizer import Tokenizer
 from model_store import UnsupportedCheckpoint
@@ -126,6 +126,35 @@ def test_a_refused_conversation_says_what_the_template_says(open_template: Open)
     template, _ = open_template(LLAMA_2)
     with pytest.raises(GenerationError, match="refuses this conversation: Conversation roles must alternate"):
         template.render([Message("assistant", "hello")])
+
+
+FORGETFUL = LLAMA_3.replace(
+    "{% set content", "{% if message.role != 'system' or loop.first %}{% set content", 1
+).replace("{{ content }}", "{{ content }}{% endif %}")
+"""A template that leaves out system prompts in the middle."""
+
+
+@pytest.mark.parametrize("source", [LLAMA_2, FORGETFUL])
+def test_what_agents_say_in_a_row_is_joined_where_the_template_wants_roles_to_alternate(
+    open_template: Open, source: str
+) -> None:
+    template, tokenizer = open_template(source)
+    said = [Message("user", "Here."), Message("user", "<|im_end|>"), Message("system", "Soon.")]
+    answered = [Message("assistant", "Yes."), Message("system", "Now.")]
+    joined = [Message("user", "Here.\n\n<|im_end|>\n\nSoon."), answered[0], Message("user", "Now.")]
+    assert template.encode([*said, *answered], tokenizer) == template.encode(joined, tokenizer)
+
+
+def test_what_is_said_beside_the_answer_of_a_function_belongs_to_it() -> None:
+    beside = [
+        Message("assistant", "So."),
+        Message("assistant", "", (CALL,)),
+        Message("tool", "1"),
+        Message("tool", "2"),
+    ]
+    assert join_neighbours([*beside, Message("user", "Go on.")]) == [
+        Message("assistant", "So.", (CALL,)), Message("tool", "1"), Message("tool", "2\n\nGo on.")
+    ]  # fmt: skip
 
 
 def test_a_long_conversation_is_not_mistaken_for_an_endless_one(open_template: Open) -> None:

@@ -272,6 +272,7 @@ def test_other_protocols_bring_results(served: Served, engine: ScriptedEngine) -
     said = [*HELLO, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
     items = [
         {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": "Let me see."},  # of the same turn as the call
         {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": '{"city":"Bern"}'},
         {"type": "function_call_output", "call_id": "c1", "output": "blue"},
     ]

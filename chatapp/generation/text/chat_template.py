@@ -105,7 +105,7 @@ class ChatTemplate:
                 kept = [switch.span() for switch in SWITCH.finditer(text)]
             stand_ins.append(replace(message, text=_stand_in(text, kept, texts)))
         harmless = [json.dumps(_guard(json.loads(tool), tokenizer)) for tool in tools]
-        frame, text = self.render(stand_ins, guarded, think=think, tools=harmless)
+        frame, text = self.render_joined(stand_ins, guarded, think=think, tools=harmless)
         parts = STAND_IN.split(frame)  # text, number of a message's text, text, ...
         expected = _control(tokenizer.encode_template("".join(parts[::2])), tokenizer)
         tokens = tokenizer.encode_template(text)
@@ -157,6 +157,44 @@ class ChatTemplate:
             return self.renderer.render(self.source, turns, names)
         except RenderingError as error:
             raise GenerationError(f"the chat template of {self.name} {error}") from error
+
+    def render_joined(
+        self, *conversations: Sequence[Message], think: Think | None = None, tools: Sequence[str] = ()
+    ) -> list[str]:
+        """The same; where the template refuses them, or leaves a system prompt out, with their neighbours joined."""
+        joined = [join_neighbours(one) for one in conversations]
+        fine = joined == [list(one) for one in conversations]
+        try:
+            texts = self.render(*conversations, think=think, tools=tools)
+        except GenerationError:
+            if fine:
+                raise
+        else:
+            if fine or all(map(tells_system, conversations, texts)):
+                return texts
+        return self.render(*joined, think=think, tools=tools)
+
+
+def join_neighbours(messages: Sequence[Message]) -> list[Message]:
+    """A conversation in which the roles take turns, and only the first message is a system prompt.
+
+    Coding agents say more in the system's name later on, and several things in a row; many templates want neither.
+    """
+    found = list[Message]()
+    for message in messages:
+        before = found[-1].role if found else ""
+        role = "user" if message.role == "system" and before not in ("", "system") else message.role
+        if role != "tool" and before in (role, "tool" if role == "user" else role):
+            text = "\n\n".join(filter(None, (found[-1].text, message.text)))
+            found[-1] = replace(found[-1], text=text, calls=(*found[-1].calls, *message.calls))
+        else:
+            found.append(replace(message, role=role))
+    return found
+
+
+def tells_system(messages: Sequence[Message], text: str) -> bool:
+    """Whether a rendered conversation has all of its system prompts, the first aside."""
+    return all(one.text.strip() in text for one in messages[1:] if one.role == "system")
 
 
 PART = 1 << 16
