@@ -305,15 +305,9 @@ async def tell(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator
         yield say(**one)
     output = [one.item for one in grown]
     for called in parts.calls.get(0, ()):
-        item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed", "call_id": called.id}
-        function, space = body.functions[called.name]
-        item |= {"name": function.name, **given(namespace=space), "arguments": called.arguments}
-        place = {"output_index": len(output), "item_id": item["id"]}
-        begun = {**item, "arguments": "", "status": "in_progress"}
-        yield say("response.output_item.added", output_index=len(output), item=begun)
-        yield say("response.function_call_arguments.delta", **place, delta=called.arguments)
-        yield say("response.function_call_arguments.done", **place, name=item["name"], arguments=called.arguments)
-        yield say("response.output_item.done", output_index=len(output), item=item)
+        item = describe_call(called, body)
+        for one in list_call_events(item, len(output)):
+            yield say(**one)
         output.append(item)
     status, details = ("incomplete", {"reason": "max_output_tokens"}) if reason == "length" else ("completed", None)
     whole |= {"status": status, "incomplete_details": details, "output": output, "usage": describe_usage(stream)}
@@ -371,6 +365,25 @@ class Growing:
             {"kind": "response.content_part.done", **self.place, "part": self.content},
             {"kind": "response.output_item.done", "output_index": self.index, "item": self.item},
         ]
+
+
+def describe_call(called: ToolCall, body: ResponseAsked) -> Json:
+    """A call as an item, by the name that its function was offered under."""
+    function, space = body.functions[called.name]
+    item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed", "call_id": called.id}
+    return {**item, "name": function.name, **given(namespace=space), "arguments": called.arguments}
+
+
+def list_call_events(item: Json, index: int) -> list[dict[str, Any]]:
+    """The events of a call, which is told as a whole."""
+    place, begun = {"output_index": index, "item_id": item["id"]}, {**item, "arguments": "", "status": "in_progress"}
+    told = "response.function_call_arguments"
+    return [
+        {"kind": "response.output_item.added", "output_index": index, "item": begun},
+        {"kind": f"{told}.delta", **place, "delta": item["arguments"]},
+        {"kind": f"{told}.done", **place, "name": item["name"], "arguments": item["arguments"]},
+        {"kind": "response.output_item.done", "output_index": index, "item": item},
+    ]
 
 
 def describe(stream: Stream, body: ResponseAsked) -> dict[str, Any]:
