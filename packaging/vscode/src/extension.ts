@@ -15,7 +15,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
   status.name = "chatapp";
   const commands: Record<string, () => unknown> = {
     "chatapp.trigger": () => vscode.commands.executeCommand("editor.action.inlineSuggest.trigger"),
-    "chatapp.toggle": () => settings().update("enabled", !settings().get("enabled"), vscode.ConfigurationTarget.Global),
+    "chatapp.toggle": toggle,
     "chatapp.restart": restart,
     "chatapp.showLog": () => log.show(),
   };
@@ -40,6 +40,12 @@ export async function deactivate(): Promise<void> {
 
 function settings(): vscode.WorkspaceConfiguration {
   return vscode.workspace.getConfiguration("chatapp");
+}
+
+/** Switch on or off, for this folder where it says so itself, else everywhere. */
+function toggle(): Thenable<void> {
+  const scope = settings().inspect("enabled")?.workspaceValue === undefined ? "Global" : "Workspace";
+  return settings().update("enabled", !settings().get("enabled"), vscode.ConfigurationTarget[scope]);
 }
 
 /** Stop the server if it runs, and start it unless it is switched off. */
