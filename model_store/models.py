@@ -20,7 +20,7 @@ MIXTURES = (
     "afmoe", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "exaone_moe", "flex_olmo", "glm4_moe",
     "glm4_moe_lite", "gpt_oss", "granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared",
     "hunyuan_v1_moe", "jamba", "lfm2_moe", "mellum", "minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe",
-    "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next",
+    "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "sarvam_moe", "solar_open",
 )  # fmt: skip
 """Types that run with experts."""
 

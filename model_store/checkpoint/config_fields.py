@@ -98,7 +98,7 @@ NAMED: dict[str, Kind] = {
     "intermediate_size moe_intermediate_size moe_topk num_shared_expert": SIZE_OR_SIZES,
     "activation_sparsity_pattern": SHARES,
     "mamba_dt_rank": Kind('a whole number, 1 or more, or "auto"', lambda value: SIZE.fits(value) or value == "auto"),
-    "full_attn_idxs mlp_only_layers": NUMBERS,
+    "attn_layer_indices full_attn_idxs mlp_only_layers": NUMBERS,
     "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,
     "sliding_window_pattern": PERIOD,

@@ -19,7 +19,7 @@ TYPES = {
         "*moe*", "dbrx", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*", "switch_transformers",
     ),
     RECURRENT: (
-        "bailing_hybrid", "bamba", "*mamba*", "kimi_linear", "olmo_hybrid",
+        "bailing_hybrid", "*mamba*", "kimi_linear", "olmo_hybrid",
         "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
     "drafts for another model, whose keys and values it reads": ("gemma4*_assistant",),
@@ -71,7 +71,7 @@ FIELDS = {
 ANSWERED = {
     ("gemma4_text", "num_experts"), ("gemma4_text", "use_bidirectional_attention"), ("glm4_moe", "use_qk_norm"),
     ("hunyuan_v1_dense", "use_qk_norm"), ("hunyuan_v1_moe", "use_qk_norm"), ("minimax_m2", "use_qk_norm"),
-    ("nemotron_h", "n_routed_experts"), ("persimmon", "qk_layernorm"),
+    ("nemotron_h", "n_routed_experts"), ("persimmon", "qk_layernorm"), ("sarvam_moe", "use_qk_norm"),
 }  # fmt: skip
 """The types that have what a field asks for, or in whose config.json another one asks for it."""
 

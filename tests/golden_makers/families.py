@@ -68,6 +68,7 @@ SHARPER: dict[str, object] = dict(
     rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
     | dict(beta_fast=32.0, beta_slow=1.0, mscale=0.5, mscale_all_dim=0.5)
 )
+GLM: dict[str, object] = dict(head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, routed_scaling_factor=1.5)
 CASES: dict[str, dict[str, object]] = {
     "gpt2": GPT,
     "gpt2-layer_scale": dict(GPT, scale_attn_by_inverse_layer_idx=True, scale_attn_weights=False, n_inner=48),
@@ -229,6 +230,7 @@ CASES: dict[str, dict[str, object]] = {
     "glm4": dict(LLAMA, head_dim=16, pad_token_id=0),
     "stablelm": dict(LLAMA, use_qkv_bias=True),
     "stablelm-parallel": dict(LLAMA, use_parallel_residual=True),
+    "bamba": dict(LLAMA, **MAMBA, attn_layer_indices=[1]),
     "jamba": dict(LLAMA, attn_layer_period=2, attn_layer_offset=1, num_experts=1, num_experts_per_tok=1)
     | dict(mamba_d_state=12, mamba_d_conv=3, mamba_expand=2, mamba_dt_rank=12),
     "jamba-experts": dict(LLAMA, attn_layer_period=2, attn_layer_offset=0, num_experts=6, intermediate_size=48)
@@ -336,8 +338,7 @@ CASES: dict[str, dict[str, object]] = {
     | dict(rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, alpha=10.0, factor=1.0)),
     "minimax_m2": dict(LLAMA, head_dim=16, intermediate_size=48, num_local_experts=6, num_experts_per_tok=2)
     | dict(rope_parameters=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5)),
-    "glm4_moe": dict(LLAMA, **EXPERTS, head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, use_qk_norm=True)
-    | dict(routed_scaling_factor=1.5, num_nextn_predict_layers=0),
+    "glm4_moe": dict(LLAMA, **EXPERTS, **GLM, use_qk_norm=True, num_nextn_predict_layers=0),
     "afmoe": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=6, num_hidden_layers=4, sliding_window=6)
     | dict(num_shared_experts=1, num_dense_layers=1, route_scale=1.5, mup_enabled=True),
     "qwen3_moe": dict(LLAMA, **EXPERTS, head_dim=16, num_experts=8, norm_topk_prob=True),
@@ -360,6 +361,7 @@ CASES: dict[str, dict[str, object]] = {
     "deepseek_v3": dict(LLAMA, **LATENT, moe_intermediate_size=48, n_routed_experts=8, num_experts_per_tok=2)
     | dict(q_lora_rank=24, num_key_value_heads=4, first_k_dense_replace=1, n_group=4, topk_group=2, **SHARPER)
     | dict(attention_bias=True, routed_scaling_factor=1.5, num_nextn_predict_layers=0),
+    **dict.fromkeys(("sarvam_moe", "solar_open"), dict(LLAMA, **EXPERTS, **GLM)),
     "glm4_moe_lite": dict(LLAMA, **LATENT, q_lora_rank=24, num_key_value_heads=4, moe_intermediate_size=48)
     | dict(n_routed_experts=6, num_experts_per_tok=3, mlp_layer_types=["sparse", "dense"], routed_scaling_factor=1.5)
     | dict(rope_parameters=cast(dict[str, object], SHARPER["rope_parameters"]) | dict(mscale=0.7)),

@@ -24,7 +24,7 @@ TYPES = {
     "deepseek_v32": "latents",
     "mamba": "recurrent state",
     "rwkv": "recurrent state",
-    "bamba": "recurrent state",
+    "zamba2": "recurrent state",
     "glm4v": "images or sound",
     "exaone4_5": "images or sound",
     "granite_speech": "images or sound",

@@ -19,7 +19,7 @@ from model_store.convert import open_checkpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-STATES = "falcon_h1", "jamba", "lfm2", "lfm3", "qwen3_5", "qwen3_next", "granitemoehybrid-", "nemotron_h"
+STATES = "bamba", "falcon_h1", "jamba", "lfm2", "lfm3", "qwen3_5", "qwen3_next", "granitemoehybrid-", "nemotron_h"
 RECURRENT = tuple(case for case in CASES if case.startswith(STATES))
 """Those whose layers keep states."""
 REFUSED = {

@@ -113,10 +113,10 @@ class Channels:
             text, self._held, self._state = text[end:], "", "between"
         if self._state == "between":
             text, self._held = self._held + text, ""
-            space = text[: len(text) - len(text.lstrip())]
-            if space:
-                parts.append(("thinking", space))
-            text = text[len(space) :]
+            said = text.lstrip()
+            if said != text:
+                parts.append(("thinking", text.removesuffix(said)))
+            text = said
             if ANSWER[0].startswith(text) and text != ANSWER[0]:
                 self._held = text
                 return parts
