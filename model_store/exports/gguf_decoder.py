@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, ExpertMatrices, Rope, Weight, Weights
+from backends.decoder import Attention, Decoder, ExpertMatrices, Experts, Rope, Weight, Weights
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.tensor import Tensor, Told
 from model_store.checkpoint.weights import Stored as Names
@@ -27,16 +27,16 @@ NAMES = {
 }  # fmt: skip
 """Architectures of families that are read as another one."""
 ONLY_READ = (
-    "afmoe", "apertus", "bitnet", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "exaone", "exaone_moe",
-    "falcon_h1", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified", "glm4_moe", "glm4_moe_lite",
-    "gpt_oss", "hunyuan_v1_moe", "jamba", "lfm2", "lfm2_moe", "minicpm3", "minimax_m2", "ministral3", "mistral3", "mpt",
-    "nemotron_h", "phimoe", "qwen2_5_vl", "qwen2_vl", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_vl", "t5", "youtu",
+    "apertus", "bitnet", "deepseek_v2", "deepseek_v3", "exaone_moe", "falcon_h1", "gemma3n", "gemma3n_text", "gemma4",
+    "gemma4_text", "gemma4_unified", "glm4_moe_lite", "gpt_oss", "jamba", "lfm2", "lfm2_moe", "minicpm3",
+    "ministral3", "mistral3", "mpt", "nemotron_h", "phimoe", "qwen2_5_vl", "qwen2_vl", "qwen3_5_moe_text",
+    "qwen3_5_text", "qwen3_vl", "t5", "youtu",
 )  # fmt: skip
 """Families whose files are read and not written: what is theirs alone has no place in the tables here."""
 JOINED_QKV = ("bloom", "falcon", "gpt2", "gptneox", "phi2", "phi3", "starcoder")
 JOINED_FFN = ("glm4", "phi3")
 """Architectures whose matrices lie together."""
-WINDOWS = ("cohere2", "exaone4", "gemma2", "gemma3", "olmo2")
+WINDOWS = ("afmoe", "cohere2", "exaone-moe", "exaone4", "gemma2", "gemma3", "olmo2")
 """Architectures that llama.cpp gives windows."""
 BIASED = ("bloom", "gpt2", "gptneox", "llama", "phi2", "starcoder", "starcoder2")
 """Architectures that llama.cpp gives biases behind the attention and in the feed-forward."""
@@ -46,7 +46,7 @@ SQUARE = ("phi3",)
 """Architectures whose heads together are as wide as the embedding."""
 UNGROUPED = ("olmoe",)
 """Architectures whose heads have keys and values of their own."""
-STRETCHED = ("arcee", "exaone4", "llama")
+STRETCHED = ("arcee", "exaone", "exaone4", "llama")
 """Architectures of which llama.cpp reads a stretch for each element that turns."""
 EXPERT = re.compile(r"experts\.\d+\.")
 """The number of an expert in the name of its weight."""
@@ -138,14 +138,15 @@ def tensors_of(
             values = values[: decoder.context_length]
         if role == "shared_gate":
             values = values[0]
-        if role == "qkv_proj":
+        if role in ("qkv_proj", "q_norm", "k_norm") and transforms_of(names):
             values = turned_back(values, names, a)
         if factor != 1:
             values = values.copy()
             values[: a.heads * a.head_dim] *= factor  # all of a norm of heads
         sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim] if len(written) == 3 else [len(values) // len(written)]
         parts = np.split(values, np.cumsum(sizes)) if len(written) > 1 else [values]
-        yield from ((name + end, part) for name, part in zip(written, parts, strict=True))
+        ends = (end if "." not in name.removeprefix(f"blk.{layer}.") else "" for name in written)  # exp_probs_b.bias
+        yield from ((name + end, part) for name, end, part in zip(written, ends, parts, strict=True))
 
 
 def stacks_of(
@@ -165,7 +166,7 @@ def turned_back(values: np.ndarray, names: Names, a: Attention) -> np.ndarray:
     """The rows of q, k and v in the order that the architecture's transform would put into ours."""
     order = np.arange(len(values))
     for transform in transforms_of(names):
-        order = transform(order[:, None], a)[:, 0]
+        order = np.asarray(transform(order[:, None], a))[:, 0]
     return values[np.argsort(order)]
 
 
@@ -199,14 +200,14 @@ def tokenizer_keys(source: Source) -> dict[str, Value]:
 
 def decoder_keys(source: Source) -> dict[str, Value]:
     """The keys that describe the decoder."""
-    decoder, name = source.decoder, architecture_of(source)
+    decoder, name, experts = source.decoder, architecture_of(source), source.decoder.experts
     first = decoder.layers[0]
     norm = "layer_norm_epsilon" if decoder.norm == "layer" else "layer_norm_rms_epsilon"
     found: dict[str, Value | None] = {
         "context_length": decoder.context_length,
         "embedding_length": decoder.hidden_size,
         "block_count": len(decoder.layers),
-        "feed_forward_length": decoder.experts.size if decoder.experts else inner_size(source),
+        "feed_forward_length": experts.size if experts and 0 in experts.layers else inner_size(source),
         "attention.head_count": first.heads,
         "attention.head_count_kv": first.kv_heads,
         "attention.key_length": first.head_dim,
@@ -221,12 +222,12 @@ def decoder_keys(source: Source) -> dict[str, Value]:
     return {f"{name}.{key}": value for key, value in found.items() if value is not None}
 
 
-def inner_size(source: Source) -> int | None:
-    """How wide the first layer's feed-forward for all tokens is inside; None where it has none."""
+def inner_size(source: Source, layer: int = 0) -> int | None:
+    """How wide a layer's feed-forward for all tokens is inside; None where it has none."""
     weights = source.weights()
-    if "layers.0.down_proj" not in weights:
+    if (name := f"layers.{layer}.down_proj") not in weights:
         return None
-    values = weights["layers.0.down_proj"].values
+    values = weights[name].values
     assert isinstance(values, np.ndarray)  # not rounded
     return int(values.shape[1])
 
@@ -255,10 +256,31 @@ def own_keys(source: Source) -> dict[str, Value | None]:
         "rope_local_base_freq": theta_of(near) if near else None,
     }
     if experts:
-        known |= {"num_experts": experts.count, "num_experts_per_tok": experts.chosen}
-        known |= {"moe_intermediate_size": experts.size}
-        known |= {"shared_expert_intermediate_size": inner_size(source) if experts.shared else None}
+        known |= expert_fields(source, experts)
     return {key: known.get(field) for key, field in ARCHITECTURES[architecture_of(source)].keys.items()}
+
+
+def expert_fields(source: Source, experts: Experts) -> dict[str, Value | None]:
+    """What config.json says of experts, by all the names that families have for it."""
+    shared = inner_size(source, experts.layers[0]) if experts.shared else None
+    many = shared // experts.size if shared else None
+    found: dict[str, Value | None] = {
+        "gating": {"softmax": 1, "sigmoid": 2}.get(experts.scores),
+        "moe_layer_interval": 1,  # what is otherwise is found when keys are read again
+        "norm_topk_prob": experts.normalised,
+        "n_group": experts.groups if experts.groups > 1 else None,
+        "topk_group": experts.chosen_groups if experts.groups > 1 else None,
+    }
+    alike: dict[tuple[str, ...], Value | None] = {
+        ("num_experts", "n_routed_experts", "moe_num_experts"): experts.count,
+        ("num_experts_per_tok", "moe_k", "moe_topk"): experts.chosen,
+        ("moe_intermediate_size", "intermediate_size"): experts.size,
+        ("shared_expert_intermediate_size", "shared_size_that_tensors_show"): shared,
+        ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts"): many,
+        ("routed_scaling_factor", "route_scale"): experts.scale,
+        ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"): experts.layers[0],
+    }
+    return found | {name: value for names, value in alike.items() for name in names}
 
 
 def pattern_of(decoder: Decoder) -> int | None:
