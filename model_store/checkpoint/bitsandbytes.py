@@ -83,13 +83,13 @@ def nf4(name: str, codes: Tensor | None, beside: dict[str, Tensor], text: Tensor
         size = shape[0] * shape[1]
         blocks = -(-size // block)
         expected = {"absmax": blocks, "quant_map": 16}
-        if "nested_absmax" in beside:
+        if beside["absmax"].dtype == np.uint8:
             expected |= {"nested_absmax": -(-blocks // inner), "nested_quant_map": 256}
-            whole = whole and isinstance(state["nested_offset"], float)
+            whole = whole and isinstance(state["nested_offset"], int | float)
         fit = all(beside[part].size == count for part, count in expected.items())
         if not whole or not fit or codes is None or codes.dtype != np.uint8 or codes.size != -(-size // 2):
             raise ValueError("their sizes differ")
-    except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError, RecursionError) as error:
         says = f"the tensors {name} and {name}{STATE}... do not fit each other ({error})"
         raise UnsupportedCheckpoint(f"{says}; download them again") from error
     place = codes.path, codes.modified, codes.start

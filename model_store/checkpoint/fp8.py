@@ -62,14 +62,7 @@ def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, 
             continue
         for end in SCALES:
             found.pop(name + end, None)
-        *outer, rows, columns = numbers.shape if len(numbers.shape) > 1 else (0, 0)
-        size = prod(scales.shape)
-        shared = (
-            tile if scales.shape == (*outer, ceil(rows / tile[0]), ceil(columns / tile[1]))
-            else (1, columns) if size == prod([*outer, rows])
-            else (rows, columns) if size == prod(outer)
-            else None
-        )  # fmt: skip
+        shared = shared_by(scales.shape, numbers.shape, tile) if len(numbers.shape) > 1 else None
         if shared is None or scales.dtype.itemsize > 4:
             says = f"the tensors {name} {numbers.shape} and their scales {scales.shape} do not fit each other"
             raise UnsupportedCheckpoint(f"{says} (tiles of {tile[0]} x {tile[1]}); download them again")
@@ -77,10 +70,19 @@ def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, 
     return found
 
 
+def shared_by(scales: tuple[int, ...], shape: tuple[int, ...], tile: tuple[int, int]) -> tuple[int, int] | None:
+    """How many rows and columns of a matrix share one of its scales; None where these are not of such a shape."""
+    *outer, rows, columns = shape
+    if scales == (*outer, ceil(rows / tile[0]), ceil(columns / tile[1])):
+        return tile
+    each = {prod([*outer, rows]): (1, columns), prod(outer): (rows, columns)}
+    return each.get(prod(scales))
+
+
 def tile_of(config: Mapping[str, Any]) -> tuple[int, int]:
     """How many rows and columns share a scale, where config.json says that some do."""
     quantization = config.get("quantization_config") or {}
-    schemes = (group.get("weights") or {} for group in (quantization.get("config_groups") or {}).values())
-    said = [quantization.get("weight_block_size"), *(scheme.get("block_structure") for scheme in schemes)]
+    groups = quantization["config_groups"] if quantization.get("quant_method") == "compressed-tensors" else {}
+    said = [quantization.get("weight_block_size"), *(one["weights"].get("block_structure") for one in groups.values())]
     rows, columns = next(filter(None, said), TILE)
     return rows, columns

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
 
 import ml_dtypes
 import numpy as np
@@ -62,9 +61,10 @@ def join(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for end, scale in KINDS:
             stem = name.removesuffix(end)
             whole, scales = tensors.get(stem + scale), tensors.get(stem + SCALES)
-            if codes.dtype != np.uint8 or not name.endswith(end) or whole is None or scales is None:
+            packed = codes.dtype == np.uint8 and len(codes.shape) == 2 and name.endswith(end)
+            if not packed or whole is None or scales is None:
                 continue
-            shape = codes.shape[0], 2 * prod(codes.shape[1:])
+            shape = codes.shape[0], 2 * codes.shape[1]
             fit = scales.shape == (shape[0], shape[1] / BLOCK) and whole.size == 1
             if not fit or scales.dtype != ml_dtypes.float8_e4m3fn:
                 says = f"the tensors {name} {codes.shape} and {stem + SCALES} {scales.shape} do not fit each other"

@@ -175,7 +175,7 @@ def sizes(words: Tensor, shape: Tensor | None, quantization: Mapping[str, Any]) 
     """The rows and columns of a packed matrix, and the bits of each number; none where they cannot be."""
     if len(words.shape) != 2:
         return (), 0
-    if shape is not None and shape.shape == (2,):
+    if shape is not None and shape.shape == (2,) and shape.dtype.kind == "i":
         rows, columns = shape.read().tolist()
         return (rows, columns), 4 if words.shape == (rows, -(-columns // 8)) else 8
     bits = quantization.get("bits", 0)

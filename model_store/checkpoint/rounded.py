@@ -25,7 +25,6 @@ SCHEMES: Mapping[str, Fields] = {
     },
     "nvfp4-pack-quantized": {
         "num_bits": {4}, "type": {"float"}, "symmetric": {True}, "strategy": {"tensor_group"}, "group_size": {16},
-        "scale_dtype": None,
     },
 }  # fmt: skip
 """What compressed-tensors' formats say of weights, each field one of these values; None: any, since tensors tell."""
@@ -33,9 +32,9 @@ ROUNDS_ACTIVATIONS = "float-quantized", "nvfp4-pack-quantized"
 """Formats whose activations are rounded in ways that are left out here, where they are kept more exactly."""
 NAIVE = {"int": "int-quantized", "float": "float-quantized"}
 """What `naive-quantized` is, by the type of weights."""
-UNUSED: Fields = dict.fromkeys(("actorder", "block_structure", "group_size", "scale_dtype", "zp_dtype"), {None})
-MAKING = {"observer", "observer_kwargs"}
-"""How scales were found, which reading does not ask."""
+UNUSED: Fields = dict.fromkeys(("actorder", "block_structure", "group_size"), {None})
+MAKING = {"observer", "observer_kwargs", "scale_dtype", "zp_dtype"}
+"""How scales were found, which reading does not ask, and what holds them, which tensors tell."""
 ELSEWHERE: Fields = {"kv_cache_scheme": None, "sparsity_config": {}, "transform_config": {}}
 """Fields for what else may be done to a model, when nothing is."""
 ANY = {
@@ -52,7 +51,7 @@ def refuse_rounded(kind: str, quantization: object) -> None:
     """Raise UnsupportedCheckpoint unless a quantization_config says what is read here, for a model of this type."""
     fields = quantization if isinstance(quantization, dict) else {}
     method = fields.get("quant_method", "unknown") if fields else quantization
-    if not method or (isinstance(method, str) and method in METHODS and METHODS[method](kind, fields)):
+    if not quantization or (isinstance(method, str) and method in METHODS and METHODS[method](kind, fields)):
         return
     raise UnsupportedCheckpoint(
         "this checkpoint is rounded already, and not in a way that is read (quantization_config in config.json:"
@@ -111,7 +110,7 @@ def is_scheme(stated: object, wanted: Fields) -> bool:
         return False
     known = {**UNUSED, **wanted}
     return all(name in stated or name in UNUSED or name == "dynamic" for name in wanted) and all(
-        name in MAKING or (name in known and (known[name] is None or value in known[name]))
+        name in MAKING or (name in known and (known[name] is None or value in (*known[name],)))
         for name, value in stated.items()
     )
 

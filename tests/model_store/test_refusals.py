@@ -102,6 +102,7 @@ FIELDS: dict[str, tuple[str, dict[str, object], str]] = {
     "gptq": ("llama", dict(quantization_config=dict(quant_method="gptq", bits=3)), "quantization_config.*gptq"),
     "awq": ("qwen2", dict(quantization_config=dict(quant_method="awq")), "quantization_config.*awq"),
     "rounded otherwise": ("llama", dict(quantization_config=dict(quant_method="aqlm")), "aqlm.*bfloat16"),
+    "rounded by nobody": ("llama", dict(quantization_config=dict(quant_method=[], bits=4)), r"rounded already.*\[\]"),
     "no tile": ("llama", dict(quantization_config=dict(quant_method="fp8", weight_block_size=[0])), "rounded.*fp8"),
     "mxfp4 elsewhere": ("qwen3_moe", dict(quantization_config=dict(quant_method="mxfp4")), "rounded already.*mxfp4"),
     "experts": ("llama", dict(num_local_experts=8), r"llama with 8 experts \(num_local_experts"),
