@@ -173,6 +173,8 @@ class Attention:
     what is farther away counts as the last."""
     qk_norm: Literal["head", "heads", "turned"] = "head"
     """What `q_norm` and `k_norm` normalise: each head, all heads together, or each head when it has turned."""
+    gates: Literal["element", "head"] = "element"
+    """What each number of `attention_gate` opens."""
     latent: Latent | None = None
     recurrence: ShortConvolution | SelectiveState | DeltaNet | Mamba | None = None
     """What the layer has in the place of attention; it keeps a state then, and nothing is cached."""

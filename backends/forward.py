@@ -128,6 +128,9 @@ class Ops(Protocol[Tensor]):
     def open(self, x: Tensor, logit: Tensor) -> Tensor:
         """Each token times the sigmoid of its logit (B, T, 1), or each of its elements by one of its own."""
 
+    def open_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:
+        """Each head of so many elements times the sigmoid of its logit (B, T, heads)."""
+
     def narrow(self, x: Tensor) -> Tensor:
         """Leave out tokens whose logits are not wanted, or none; `attention` then has as many queries as are left."""
 
@@ -161,6 +164,9 @@ class Attending(Generic[Tensor]):
         raise BackendError(NO_STATES)
 
     def mamba(self, x: Tensor, steps: Tensor, layer: int, weights: StateWeights) -> Tensor:
+        raise BackendError(NO_STATES)
+
+    def open_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:  # of LFM3, most of whose layers keep states
         raise BackendError(NO_STATES)
 
 
@@ -354,7 +360,8 @@ def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part
     bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
     attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
     if layer + "attention_gate" in weights:
-        attended = ops.open(attended, ops.linear(x, weights[layer + "attention_gate"]))
+        a, gates = decoder.layers[i], ops.linear(x, weights[layer + "attention_gate"])
+        return ops.open_heads(attended, gates, a.head_dim) if a.gates == "head" else ops.open(attended, gates)
     return attended
 
 

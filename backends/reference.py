@@ -266,6 +266,9 @@ class Ops:
     def open(self, x: np.ndarray, logit: np.ndarray) -> np.ndarray:
         return np.asarray(x * sigmoid(logit))
 
+    def open_heads(self, x: np.ndarray, logits: np.ndarray, size: int) -> np.ndarray:
+        return np.asarray(x * sigmoid(logits).repeat(size, axis=-1))
+
     def narrow(self, x: np.ndarray) -> np.ndarray:
         return self.last(x)
 

@@ -331,6 +331,10 @@ class Ops:
     def open(self, x: str, logit: str) -> str:
         return self.node("Mul", x, self.node("Sigmoid", logit))
 
+    def open_heads(self, x: str, logits: str, size: int) -> str:
+        opened = self.node("Unsqueeze", self.node("Sigmoid", logits), self.numbers(-1))
+        return self.graph.join_heads(self.node("Mul", self.graph.split_heads(x, size), opened))
+
     def narrow(self, x: str) -> str:
         return x
 

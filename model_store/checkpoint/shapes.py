@@ -35,7 +35,7 @@ def shapes_of(decoder: Decoder, a: Attention, *, inner: int, width: int) -> Shap
         "ffn_sub_norm": (inner,),
         "xielu": (3,),
         "sinks": (a.heads,),
-        "attention_gate": (q, size),
+        "attention_gate": (q if a.gates == "element" else a.heads, size),
         **latent_shapes(a, size),
         **state_shapes(a, size),
         **input_shapes(decoder),

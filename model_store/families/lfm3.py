@@ -2,25 +2,17 @@
 
 from dataclasses import replace
 
-import numpy as np
-
-from backends.decoder import Attention, Decoder, ShortConvolution
+from backends.decoder import Decoder, ShortConvolution
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, far_and_near
 from model_store.families import given, kinds_of, lfm2, llama
 from model_store.families.lfm2 import MODEL, PREFIX, TIED, UNUSED
 
-
-def of_each_element(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """From a gate for each head to one for each of its elements."""
-    return np.repeat(values, attention.head_dim, axis=0)
-
-
 LAYER = {
     **lfm2.LAYER,
     "q_norm": "layers.{}.self_attn.q_norm",
     "k_norm": "layers.{}.self_attn.k_norm",
-    "attention_gate?": ("layers.{}.self_attn.gate_proj", of_each_element),
+    "attention_gate?": "layers.{}.self_attn.gate_proj",
     "o_proj": "layers.{0}.self_attn.o_proj=layers.{0}.conv.out_proj",
     "post_attention_norm?": "layers.{}.post_operator_norm",
     "post_ffn_norm?": "layers.{}.post_ffn_norm",
@@ -40,9 +32,10 @@ def decoder(config: Config) -> Decoder:
         "full_attention" if i % 4 == 2 else "sliding_attention" if i and i % 4 == 0 else "conv"
         for i in range(len(same.layers))
     ]
+    attending = replace(same.layers[0], gates="head")
     of_kind = {
-        "full_attention": replace(same.layers[0], rope=far),
-        "sliding_attention": replace(same.layers[0], rope=near, window=config.get("sliding_window", 256)),
+        "full_attention": replace(attending, rope=far),
+        "sliding_attention": replace(attending, rope=near, window=config.get("sliding_window", 256)),
         "conv": replace(same.layers[0], rope=None, recurrence=ShortConvolution(config.get("conv_L_cache", 7))),
     }
     return replace(same, layers=tuple(of_kind[kind] for kind in kinds_of(config, default, *of_kind)))

@@ -33,7 +33,6 @@ from support.changed_models import (
     backwards,
     before_instead_of_after,
     decoder,
-    elements_in_turn,
     experts,
     factor,
     first_queries,
@@ -87,12 +86,12 @@ EPSILONS = {
         "exaone4", "exaone_moe", "falcon", "glm4_moe", "gpt2", "granite_swa", "internlm3", "iquestcoder", "jais2",
         "mixtral", "olmoe", "phimoe", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_neox_japanese", "gpt_oss", "gptj",
         "hunyuan_v1_dense", "nemotron", "nemotron_h", "olmo2", "olmo3", "persimmon", "phi", "phi3", "stablelm",
-        "starcoder2", "afmoe", "bitnet", "hunyuan_v1_moe",
+        "starcoder2", "afmoe", "bitnet", "hunyuan_v1_moe", "solar_open", "bamba",
     ),
     1e-6: (
         "gemma", "gemma3n_text", "gemma4_text", "granite", "granitemoe", "granitemoe_swa", "granitemoehybrid",
         "granitemoeshared", "hyperclovax", "llama", "mellum", "nanochat", "qwen2", "qwen2_moe", "qwen3_moe", "seed_oss",
-        "smollm3", "vaultgemma", "dots1", "flex_olmo", "minimax_m2", "jamba",
+        "smollm3", "vaultgemma", "dots1", "flex_olmo", "minimax_m2", "jamba", "sarvam_moe",
     ),
     1.5625e-7: ("glm", "glm4"),
     1e-8: ("helium",),
@@ -365,7 +364,6 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     jamba.queries_alone: {"jamba": ("queries_proj", jamba.keys_alone)},
     transforms.without_gates: {case: ("qkv_proj", first_queries) for case in DELTAS},
     transforms.gates_alone: {case: ("attention_gate", queries_alone) for case in DELTAS},
-    lfm3.of_each_element: {"lfm3": ("attention_gate*", elements_in_turn)},
     transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
     transforms.group_heads: {
         **{case: ("*", None) for case in ("bloom", "gpt_bigcode-multi_head", "gpt_neox", "persimmon")},
@@ -426,7 +424,7 @@ def test_without_this_feature_the_golden_logits_are_missed(what: str) -> None:
 
 ROLES_OF_ALL = {"embedding", "qkv_proj", "o_proj", "up_proj", "gate_up_proj", "down_proj", "lm_head"}
 SIZES = {"layers", "hidden_size", "vocab_size", "context_length", "heads", "kv_heads", "head_dim", "latent", "k_eq_v"}
-SIZES |= {"gains", "recurrence"}
+SIZES |= {"gains", "gates", "recurrence"}
 """What no model runs without: another value does not fit the weights."""
 
 

@@ -126,11 +126,6 @@ def queries_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
     return both[:, 0].reshape(-1, *values.shape[1:])
 
 
-def elements_in_turn(values: np.ndarray, attention: Attention) -> np.ndarray:
-    """Gates of heads, as if neighbouring elements were of one head after the other."""
-    return np.tile(values, (attention.head_dim, 1))
-
-
 def keys_rolled(values: np.ndarray, attention: Attention) -> np.ndarray:
     """Keys whose elements are one place farther in each head."""
     keys, rest = np.split(deepseek_v2.expand(values, attention), [attention.heads * attention.head_dim])

@@ -16,7 +16,7 @@ from support.changed_models import (
 )
 from support.golden_logits import RECURRENT
 
-MAMBAS = [case for case in RECURRENT if case.startswith(("falcon_h1", "granite", "nemotron_h"))]
+MAMBAS = [case for case in RECURRENT if case.startswith(("bamba", "falcon_h1", "granite", "nemotron_h"))]
 NORMED = [case for case in MAMBAS if case != "falcon_h1-unnormed"]
 DELTAS = [case for case in RECURRENT if case.startswith("qwen")]
 MATRICES: dict[str, Change] = {
@@ -34,6 +34,7 @@ STATES: dict[str, tuple[str, Change]] = {
     "convolution": ("lfm2", weights(others, "layers.*.convolution")),
     "normalised queries and keys of lfm2": ("lfm2", without("layers.*.[qk]_norm")),
     "rotary positions of lfm2": ("lfm2", rotary(1_000_000.0)),
+    "part that turns in bamba": ("bamba", turned(turning_faster)),
     **{
         f"{what} of {case}": (case, change)
         for case in DELTAS
