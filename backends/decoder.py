@@ -137,6 +137,11 @@ class MatrixState:
 class DeltaNet(MatrixState):
     """Where a value takes the place of what its key found before: gated delta rule, https://arxiv.org/abs/2412.06464."""
 
+    epsilon: float | None = None
+    """Of the norm of what each head answers; None: the decoder's."""
+    most: float = 1.0
+    """How much of what was found there is taken away at most: more than 1 where it may become its opposite."""
+
     @property
     def rates(self) -> int:
         return 2 * self.value_heads

@@ -186,7 +186,7 @@ class Ops:
         assert isinstance(how, DeltaNet)
         q, k, v, gates = self.state_heads(x, layer, how, weights.kernel)
         q, k, share, kept = unit(q), unit(k), *np.split(rates, 2, axis=-1)
-        written = sigmoid(share).swapaxes(1, 2)[..., None]  # (B, H, T, 1)
+        written = np.float32(how.most) * sigmoid(share).swapaxes(1, 2)[..., None]  # (B, H, T, 1)
         rates_of_heads = np.exp(np.asarray(weights.decay.values))
         fading = -rates_of_heads * np.logaddexp(kept + weights.decay_bias.values, np.float32(0))
         left = np.exp(fading).swapaxes(1, 2)[..., None]
@@ -199,7 +199,9 @@ class Ops:
             answers[:, :, t] = (state @ q[:, :, t, :, None])[..., 0] * np.float32(how.key_size**-0.5)
         self.cache[layer] = *others, state
         assert weights.norm
-        return np.asarray(join_heads(self.norm(answers, weights.norm)) * self.activate(gates, "silu"))
+        epsilon = np.float32(self.decoder.epsilon if how.epsilon is None else how.epsilon)
+        answers = answers / np.sqrt(np.square(answers).mean(-1, keepdims=True) + epsilon) * weights.norm.values
+        return np.asarray(join_heads(answers) * self.activate(gates, "silu"))
 
     def mamba(self, x: np.ndarray, steps: np.ndarray, layer: int, weights: StateWeights) -> np.ndarray:
         how = self.decoder.layers[layer].recurrence

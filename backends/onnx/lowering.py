@@ -217,7 +217,8 @@ class Ops:
     def delta_net(self, x: str, rates: str, layer: int, weights: StateWeights) -> str:
         how = self.decoder.layers[layer].recurrence
         assert isinstance(how, DeltaNet)
-        return states.delta_net(self.graph, x, rates, layer, how, weights, self.decoder.epsilon)
+        epsilon = self.decoder.epsilon if how.epsilon is None else how.epsilon
+        return states.delta_net(self.graph, x, rates, layer, how, weights, epsilon)
 
     def mamba(self, x: str, steps: str, layer: int, weights: StateWeights) -> str:
         how = self.decoder.layers[layer].recurrence

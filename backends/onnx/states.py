@@ -85,7 +85,10 @@ def delta_net(
     qk, v = split(graph, convolve(graph, qkv, layer, weights.kernel, "silu"), 2 * keys, how.value_elements)
     q, k = split(graph, unit_heads(graph, qk, how.key_size), keys, keys)
     fading = fade(graph, soft_steps(graph, kept, weights.decay_bias), weights.decay)
-    answered = ask(graph, [q, repeated(graph, k, how), v], layer, how, fading, graph.node("Sigmoid", share))
+    share = graph.node("Sigmoid", share)
+    if how.most != 1:
+        share = graph.node("Mul", share, graph.scalar(how.most))
+    answered = ask(graph, [q, repeated(graph, k, how), v], layer, how, fading, share)
     assert weights.norm
     norm = graph.constant(weights.norm.name, np.asarray(weights.norm.values))
     return graph.node("Mul", norm_heads(graph, answered, norm, how.value_size, epsilon), silu(graph, gates))

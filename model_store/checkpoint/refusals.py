@@ -19,7 +19,7 @@ TYPES = {
         "*moe*", "dbrx", "jetmoe", "llama4*", "mimo_v2_flash", "minimax*", "switch_transformers",
     ),
     RECURRENT: (
-        "bailing_hybrid", "*mamba*", "kimi_linear", "olmo_hybrid",
+        "bailing_hybrid", "*mamba*", "kimi_linear",
         "recurrent_gemma", "rwkv*", "xlstm", "zamba*",
     ),
     "drafts for another model, whose keys and values it reads": ("gemma4*_assistant",),

@@ -25,6 +25,7 @@ from model_store.families import (
     granitemoehybrid,
     jamba,
     lfm3,
+    olmo_hybrid,
     qwen3_next,
 )
 from support.changed_models import (
@@ -364,6 +365,7 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     jamba.queries_alone: {"jamba": ("queries_proj", jamba.keys_alone)},
     transforms.without_gates: {case: ("qkv_proj", first_queries) for case in DELTAS},
     transforms.gates_alone: {case: ("attention_gate", queries_alone) for case in DELTAS},
+    olmo_hybrid.of_states: {"olmo_hybrid": ("ffn_norm*", lambda values, attention: values[::-1])},
     transforms.skip_two: {case: ("*", keep_the_last_two) for case in ("opt", "biogpt")},
     transforms.group_heads: {
         **{case: ("*", None) for case in ("bloom", "gpt_bigcode-multi_head", "gpt_neox", "persimmon")},

@@ -75,17 +75,10 @@ CASES: dict[str, dict[str, object]] = {
     "gpt_bigcode": dict(GPT, multi_query=True),
     "gpt_bigcode-multi_head": dict(GPT, multi_query=False),
     "llama": dict(LLAMA, attention_bias=True, mlp_bias=True),
-    "llama-tied_scaled": dict(
-        LLAMA,
-        tie_word_embeddings=True,
-        rope_parameters=dict(
-            rope_type="llama3",
-            rope_theta=500.0,
-            factor=4.0,
-            low_freq_factor=1.0,
-            high_freq_factor=4.0,
-            original_max_position_embeddings=32,
-        ),
+    "llama-tied_scaled": dict(LLAMA, tie_word_embeddings=True)
+    | dict(
+        rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=4.0, original_max_position_embeddings=32)
+        | dict(low_freq_factor=1.0, high_freq_factor=4.0)
     ),
     "llama-linear": dict(LLAMA, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=4.0)),
     "llama-yarn": dict(
@@ -230,6 +223,7 @@ CASES: dict[str, dict[str, object]] = {
     "glm4": dict(LLAMA, head_dim=16, pad_token_id=0),
     "stablelm": dict(LLAMA, use_qkv_bias=True),
     "stablelm-parallel": dict(LLAMA, use_parallel_residual=True),
+    "olmo_hybrid": dict(LLAMA, **DELTA, layer_types=["linear_attention", "full_attention"], pad_token_id=0),
     "bamba": dict(LLAMA, **MAMBA, attn_layer_indices=[1]),
     "jamba": dict(LLAMA, attn_layer_period=2, attn_layer_offset=1, num_experts=1, num_experts_per_tok=1)
     | dict(mamba_d_state=12, mamba_d_conv=3, mamba_expand=2, mamba_dt_rank=12),
@@ -466,6 +460,10 @@ def make(case: str) -> None:
     (GOLDEN / case / "generation_config.json").unlink(missing_ok=True)
     if packed:
         publish(GOLDEN / case, packed)
+    if case == "olmo_hybrid":  # two norms that transformers calls alike
+        path, norm = GOLDEN / case / "model.safetensors", "model.layers.1.feedforward_layer_norm.weight"
+        saved = load_file(path)
+        save_file(saved | {norm.replace("feedforward_layer_", "post_attention_layer"): saved.pop(norm)}, path)
     np.savez_compressed(GOLDEN / case / "golden.npz", **arrays)
 
 

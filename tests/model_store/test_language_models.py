@@ -1,14 +1,18 @@
 """Types whose config.json holds a language model among other things, or says in it what no model here does."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from model_store import families
 from model_store.checkpoint.rope import rope
+from model_store.checkpoint.weights import Canonical
+from model_store.convert import open_checkpoint
 from model_store.errors import UnsupportedCheckpoint
 from support.golden_models import GOLDEN
+from support.respelled_checkpoints import Tensors, respelled
 
 
 def config_of(case: str) -> dict[str, Any]:
@@ -130,3 +134,13 @@ def test_the_slopes_of_mpt_are_those_of_transformers(heads: int) -> None:
     series = [1 / 2 ** ((i + 1) * 8 / power) for i in range(power)]  # build_mpt_alibi_tensor
     expected = series if power == heads else [*series[1::2], *series[::2]][:heads]
     assert slopes(heads, 8) == pytest.approx(expected, abs=1e-12)
+
+
+def test_an_olmo_hybrid_whose_norms_transformers_has_named_alike_is_refused(tmp_path: Path) -> None:
+    def change(found: Tensors) -> Tensors:
+        norm = "model.layers.1.post_attention_layernorm.weight"
+        return found | {norm.replace("post_attention_layernorm", "feedforward_layer_norm"): found.pop(norm)}
+
+    checkpoint, family, decoder = open_checkpoint(respelled("olmo_hybrid", tmp_path, change))
+    with pytest.raises(UnsupportedCheckpoint, match=r"feedforward_layer_norm.*take the publisher's checkpoint"):
+        dict(Canonical(checkpoint, family, decoder))

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Mamba, Rope, Weight
+from backends.decoder import Attention, Decoder, DeltaNet, Mamba, Rope, Weight
 from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical, Family, Source, Transform
@@ -104,12 +104,12 @@ def first_steps(values: np.ndarray, attention: Attention) -> np.ndarray:
     return values[: attention.recurrence.value_heads]
 
 
-def state_epsilon(value: float) -> Change:
-    """Another epsilon in the norm of what states answer."""
+def state(**values: Any) -> Change:
+    """Other values of the fields of every layer's state."""
 
     def change(each: Attention) -> dict[str, Any]:
         how = each.recurrence
-        return {"recurrence": replace(how, epsilon=value)} if isinstance(how, Mamba) else {}
+        return {"recurrence": replace(how, **values)} if isinstance(how, Mamba | DeltaNet) else {}
 
     return attention(change)
 

@@ -19,7 +19,10 @@ from model_store.convert import open_checkpoint
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
-STATES = "bamba", "falcon_h1", "jamba", "lfm2", "lfm3", "qwen3_5", "qwen3_next", "granitemoehybrid-", "nemotron_h"
+STATES = (
+    "bamba", "falcon_h1", "granitemoehybrid-", "jamba", "lfm2", "lfm3", "nemotron_h", "olmo_hybrid", "qwen3_5",
+    "qwen3_next",
+)  # fmt: skip
 RECURRENT = tuple(case for case in CASES if case.startswith(STATES))
 """Those whose layers keep states."""
 REFUSED = {

@@ -8,7 +8,7 @@ from support.changed_models import (
     ones,
     others,
     rotary,
-    state_epsilon,
+    state,
     turned,
     turning_faster,
     weights,
@@ -34,6 +34,11 @@ STATES: dict[str, tuple[str, Change]] = {
     "convolution": ("lfm2", weights(others, "layers.*.convolution")),
     "normalised queries and keys of lfm2": ("lfm2", without("layers.*.[qk]_norm")),
     "rotary positions of lfm2": ("lfm2", rotary(1_000_000.0)),
+    "all that was found is taken away in olmo_hybrid, and no more": ("olmo_hybrid", state(most=1.0)),
+    "epsilon of the state of olmo_hybrid": ("olmo_hybrid", state(epsilon=1e-3)),
+    "rates of olmo_hybrid": ("olmo_hybrid", weights(others, "layers.*.rates_proj")),
+    "norm of the answers of olmo_hybrid": ("olmo_hybrid", weights(ones, "layers.*.value_norm")),
+    "rotary positions of olmo_hybrid": ("olmo_hybrid", rotary(1_000_000.0)),
     "part that turns in bamba": ("bamba", turned(turning_faster)),
     **{
         f"{what} of {case}": (case, change)
@@ -63,7 +68,7 @@ STATES: dict[str, tuple[str, Change]] = {
         for case in NORMED
         for what, change in {
             "norm of the answers": weights(ones, "layers.*.value_norm"),
-            "epsilon of the state": state_epsilon(1e-6),
+            "epsilon of the state": state(epsilon=1e-6),
         }.items()
     },
     **{
