@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -149,12 +150,17 @@ class Found:
 
 EXPANDED = ["downloads", "gated", "safetensors", "tags"]
 """The facts that the Hub tells about each repository that it finds."""
-REPACKED = {"gguf", "gptq", "awq", "bitsandbytes", "mlx", "exl2", "4-bit", "8-bit", "compressed-tensors", "adapter"}
+UNREAD = {"gguf", "mlx", "exl2", "exl3", "adapter"}
 """Tags of repositories whose weights we do not read."""
+ROUNDED = {"gptq", "awq", "bitsandbytes", "4-bit", "8-bit", "compressed-tensors"}
+"""Tags of those that somebody has rounded: of numbers that are packed the Hub counts the words."""
+ASKS_ROUNDED = re.compile(r"awq|gptq|fp[48]|bnb|int[48]|w\d+a\d+|[48]-?bit", re.IGNORECASE)
+"""Words that are searched for by whoever wants these."""
 
 
 def search(site: Site, text: str, families: frozenset[str], *, on_wait: OnWait, limit: int = 20) -> list[Found]:
-    """The most downloaded models with `text` in their name, of the families that run here."""
+    """The most downloaded models with `text` in their name, of the families that run here; rounded ones if it asks."""
+    left_out = UNREAD if ASKS_ROUNDED.search(text) else UNREAD | ROUNDED
     query = urlencode({"search": text, "sort": "downloads", "limit": 10 * limit, "expand": EXPANDED}, doseq=True)
 
     def read(models: Any) -> list[Found]:  # Any: parsed JSON
@@ -163,8 +169,9 @@ def search(site: Site, text: str, families: frozenset[str], *, on_wait: OnWait, 
             if not isinstance(tags := facts.get("tags") or [], list):
                 raise TypeError("its tags are no list")
             known = sorted(families.intersection(tags))
-            if known and not REPACKED.intersection(tags) and len(found) < limit:
-                told = licence(tags), bool(facts.get("gated")), parameters(facts)
+            if known and not left_out.intersection(tags) and len(found) < limit:
+                count = 0 if ROUNDED.intersection(tags) else parameters(facts)
+                told = licence(tags), bool(facts.get("gated")), count
                 found.append(Found(str(facts["id"]), known[0], int(facts.get("downloads") or 0), *told))
         return found
 

@@ -264,6 +264,11 @@ def test_a_search_finds_what_runs_here(chatapp: Run, tiny: Path, loopback: Loopb
     assert [one["id"] for one in found["hub"]] == ["org/tiny"]
     assert "tinyllama-chat" in [one["name"] for one in found["catalog"]]
     assert "nothing that runs here" in chatapp("search", "nowhere").stderr
+    rounded = '{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}'
+    (other / "config.json").write_text(rounded)
+    loopback.publish("org/tiny-AWQ", other)
+    assert "AWQ" not in chatapp("search", "tiny").stdout
+    assert re.search(r"org/tiny-AWQ +llama +7 +mit", chatapp("search", "awq").stdout)
 
 
 def test_a_search_waits_as_it_is_told_and_gives_up_with_one_line(chatapp: Run, loopback: LoopbackHub) -> None:

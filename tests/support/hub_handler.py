@@ -85,7 +85,7 @@ class HubHandler(BaseHTTPRequestHandler):
         commit = next(commit for (name, _), commit in self.hub.heads.items() if name == repository)
         files = self.hub.commits[repository, commit]
         config = files["config.json"].path.read_text() if "config.json" in files else ""
-        tags = [*re.findall(r'"model_type": "(\w+)"', config), "license:mit"]
+        tags = [*re.findall(r'"(?:model_type|quant_method)": "(\w+)"', config), "license:mit"]
         return {
             "id": repository,
             "tags": tags,
