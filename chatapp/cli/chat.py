@@ -34,9 +34,10 @@ def run(given: Namespace) -> int:
     """Open the screen, or talk line by line, with this model or the one in the settings."""
     workspace, asked = Workspace(shares=True), (given.preset, given.system, given.think, given.tools)
     setup = workspace.read_setup(*asked) if any(one is not None for one in asked) else None
-    if not given.command:
-        given.remote, given.remote_model = given.screen_remote, given.screen_model if given.screen_remote else None
-    model = read_model(given, (given.model if given.command else "" if given.remote else given.screen_model) or "")
+    if not given.command:  # --model is then the one here, or that of the server
+        given.remote = given.screen_remote
+        given.model, given.remote_model = (None, given.screen_model) if given.remote else (given.screen_model, None)
+    model = read_model(given, given.model or "")
     if given.plain:
         return talk(workspace, model, setup)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

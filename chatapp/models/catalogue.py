@@ -1,7 +1,6 @@
 """The models that are here and those that can be pulled: what each takes, whether it fits, how fast it is."""
 
 import math
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from model_store.disk import SPARE, amount, existing
 from model_store.hub import manifest
 from model_store.hub.catalog import Entry, catalog
 from model_store.hub.partial import count_arrived
-from model_store.location import CHECKPOINTS, Location
+from model_store.location import Location
 from model_store.locks import working_on
 from model_store.models import BUILTIN, usual_precision
 
@@ -137,15 +136,15 @@ def list_models(store: Store, this: Machine) -> list[ListedModel]:
 
 def describe_stored(store: Store, location: Location, this: Machine) -> ListedModel:
     """Describe a model that is here; one that cannot be read is `broken`."""
-    root, name = location.root, location.name
+    name = location.name
     try:
         model = store.get(name) if name == BUILTIN else store.read(location)
-        was_pulled = os.path.dirname(model.folder) == f"{root}/{CHECKPOINTS}"
+        was_pulled = model.folder.parent == location.checkpoint.parent
         facts = manifest.read_source(model.folder) if was_pulled else {}
     except StoreError as error:
         return ListedModel(name, "broken", "base", name, note=str(error))
     entry = catalog().get(name)
-    found = read_measurements(f"{root}/{name}", model, this)
+    found = read_measurements(location.folder, model, this)
     best = next(iter(selection.rank(found, "chat")), None)
     variant, device = choose_variant(model, best)
     verdict = variant.verdicts.get(device) if variant else None
@@ -175,7 +174,7 @@ def describe_stored(store: Store, location: Location, this: Machine) -> ListedMo
     )
 
 
-def read_measurements(folder: Path | str, model: StoredModel, this: Machine) -> list[Measurement]:
+def read_measurements(folder: Path, model: StoredModel, this: Machine) -> list[Measurement]:
     """The measurements of this machine, but for those of placements that failed verification since."""
     found = record.read(folder, this.versions)
     wrong = {

@@ -65,10 +65,10 @@ def read_measurement(facts: dict[str, Any]) -> Measurement:  # Any: parsed JSON
     return found
 
 
-def read(folder: Path | str, here: Mapping[str, object] | None = None) -> list[Measurement]:
+def read(folder: Path, here: Mapping[str, object] | None = None) -> list[Measurement]:
     """The measurements of a model's folder made under these conditions (`here`); none when any has changed."""
     with suppress(*UNREADABLE):  # not there, or damaged: it is measured anew
-        with open(f"{folder}/{RECORD}", "rb", 0) as file:
+        with open(folder / RECORD, "rb", 0) as file:
             facts = json.loads(file.read())
         if facts["machine"] == (here or conditions()):
             return [read_measurement(one) for one in facts["measured"]]
