@@ -162,7 +162,7 @@ class Engine:
 
     def render_chat(self, messages: Sequence[Message]) -> str:
         """The prompt of a conversation as its template writes it."""
-        return self._prompts.check_template().render(messages)[0]
+        return self._prompts.check_template().render_joined(messages)[0]
 
     def text_of(self, tokens: Sequence[int], think: Think | None = None) -> str:
         """What a reply says that begins with these tokens; a character that they leave incomplete is not told."""
