@@ -47,7 +47,7 @@ ATTACKS: dict[str, tuple[bytes, tuple[int, ...]]] = {
         post(b'{"messages": [%s]}' % b",".join([b"0"] * 3_000_000), path=b"/v1/chat/completions"),
         (413,),
     ),
-    "a text of fifteen million commas": (post(b'{"prompt": "%s"}' % (b"," * 15_000_000)), (422,)),
+    "a text of fifteen million commas": (post(b'{"prompt": "%s"}' % (b"," * 15_000_000)), (400,)),
     "more than the largest body": (post(b" " * 17_000_000), (413,)),
     "a length and no body": (b"POST /v1/completions HTTP/1.1\r\n" + HEAD + b"Content-Length: 99999999\r\n\r\n", (413,)),
     "a length of 30 digits": (
