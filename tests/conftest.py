@@ -58,6 +58,7 @@ no_network.refuse()
 telemetry.silence()
 stylesheets.share()
 settling.make_pilots_wait()
+settling.let_toasts_stay()
 setattr(bandwidth, "measure", cache(bandwidth.measure))  # noqa: B010  # each store would measure the same machine
 gc.set_threshold(100_000)  # fewer looks for garbage among what screens leave: a twelfth of their tests' time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell, and what they start, ignore it

@@ -7,6 +7,7 @@ from typing import Any
 import textual.app
 import textual.pilot
 from textual._context import active_app
+from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from support.patience import PATIENCE
@@ -41,6 +42,11 @@ async def wait_for_screen(pilot: Pilot[Any], timeout: float = PATIENCE) -> bool:
     handled = await messages_handled(pilot, timeout)
     await settle()
     return handled
+
+
+def let_toasts_stay() -> None:
+    """Let nothing that is told leave by itself: on a busy machine that is before a test has looked."""
+    Notification.time_left = property(lambda told: 10 * PATIENCE)  # type: ignore[method-assign, assignment]
 
 
 def make_pilots_wait() -> None:
