@@ -113,7 +113,8 @@ class ChatApp(App[None]):
     def refresh_css(self, animate: bool = True) -> None:
         """Style everything with the theme; before there is a screen, its colours are enough for what will be styled."""
         if self.screen_stack:
-            super().refresh_css(animate)
+            with self.batch_update():  # no frame has colours of two themes
+                super().refresh_css(animate)
         else:
             self.stylesheet.set_variables(self.get_css_variables())
 

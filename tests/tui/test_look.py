@@ -14,6 +14,7 @@ from chatapp.generation import Options
 from chatapp.text.units import round_up
 from chatapp.tui.chat.message import Answer, Question
 from chatapp.tui.chat.status import Figures, strip
+from chatapp.tui.help.theme_picker import ThemePicker
 from chatapp.tui.widgets.prose import Settled
 from support.screen_driver import EXAMPLE, Driver, running
 from support.scripted_engine import ANSWER, FIBONACCI, ScriptedEngine
@@ -101,6 +102,22 @@ async def test_without_colours_the_users_words_are_still_told_apart(monkeypatch:
         assert driver.app.no_color
         assert notebook.styles.text_style.bold
         assert not notebook.get_component_rich_style("authored--model").bold
+
+
+async def test_no_frame_has_the_colours_of_two_themes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(ScriptedEngine()) as driver:
+        await driver.press("f2")
+        await driver.until(lambda: isinstance(driver.app.screen, ThemePicker))
+        box, painted = driver.app.screen.query_one(".window"), set[tuple[str, str]]()
+
+        def look() -> None:
+            painted.add((box.styles.background.hex.lower(), driver.screen.styles.background.hex.lower()))
+
+        monkeypatch.setattr(driver.app, "post_display_hook", look)
+        await driver.press("down")
+        shades = {name: (one.surface.lower(), one.background.lower()) for name, one in driver.app.palettes.items()}
+        await driver.until(lambda: shades["mist"] in painted)
+        assert painted <= set(shades.values())
 
 
 async def test_a_theme_changes_what_is_already_written() -> None:
