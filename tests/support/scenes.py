@@ -111,7 +111,9 @@ async def columns(driver: Driver) -> None:
 
 
 async def waiting(driver: Driver) -> None:
-    await driver.type(f"{QUESTION}\n")
+    await driver.type(QUESTION)
+    await driver.until(lambda: driver.pane.heading.used, "its tokens, counted a moment after typing")
+    await driver.press("enter")
     await driver.wrote(20)
     await driver.type("and prefill?\n")
     await driver.until(lambda: "Waiting" in driver.picture)
