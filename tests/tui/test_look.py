@@ -252,7 +252,9 @@ break, *that* `go` {"on " * 30}
 1. {"first " * 20}
    - {"nested " * 20}
 2. second
-3. third
+
+- th
+- at
 
 > {"quoted " * 20}
 
@@ -274,7 +276,7 @@ async def test_what_is_copied_of_an_answer_that_is_long_past_has_the_lines_of_it
         copied = driver.screen.get_selected_text()
         words = [f"{word} " * 20 for word in ("first", "nested", "quoted")]
         lines = ["heading " * 12, f"7 words, soft break, that go {'on ' * 30}"]
-        lines += [f"1 {words[0]}", f"• {words[1]}", "2 second", "3 third", f"▌ {words[2]}", "code " * 30, "more"]
+        lines += [f"1 {words[0]}", f"• {words[1]}", "2 second", "• th", "• at", f"▌ {words[2]}", "code " * 30, "more"]
         lines += [f"{'z' * 100} 漢字{'漢' * 50}"]
         assert copied and [line.strip() for line in copied.splitlines() if line.strip()] == [
             line.strip() for line in lines

@@ -30,6 +30,8 @@ WIDEST = 100
 """Columns of prose; code and tables are as wide as there is room."""
 EDGES = " •▌┃"
 """Stand beside a text in its row: bullets, and the edges of quotations and headings."""
+EDGE = 4
+"""Columns that may be empty at the end of a full row."""
 NUMBER = re.compile(r"^\d+ ")
 """Stands before a point of a list."""
 
@@ -145,10 +147,11 @@ class Settled(Static):
 
     def wrapped_at(self, y: int) -> str | None:
         """What is between a row and the one above, where that was merely too long to be shown; None at a new line."""
-        above, row = (super(Settled, self).render_line(place).text.strip(EDGES) for place in (y - 1, y))
-        above = NUMBER.sub("", above)
+        above, row = (super(Settled, self).render_line(place).text.rstrip() for place in (y - 1, y))
+        full = min(WIDEST, self.size.width) - EDGE
+        above, row, taken = NUMBER.sub("", above.strip(EDGES)), row.strip(EDGES), cell_len(above)
         assert isinstance(self.content, Coloured)
-        if above and row:
+        if above and row and taken + cell_len(row.partition(" ")[0]) >= full:  # else there was room for its first word
             for between in (" ", ""):
                 if any(above + between + row in line for line in self.content.lines):
                     return between
