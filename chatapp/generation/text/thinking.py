@@ -116,12 +116,11 @@ class Channels:
             said = text.lstrip()
             if said != text:
                 parts.append(("thinking", text.removesuffix(said)))
-            text = said
-            if ANSWER[0].startswith(text) and text != ANSWER[0]:
-                self._held = text
+            if ANSWER[0].startswith(said) and said != ANSWER[0]:
+                self._held = said
                 return parts
-            self._state = "opened" if text.startswith(ANSWER[0]) else "text"
-            text = text.removeprefix(ANSWER[0])
+            self._state = "opened" if said.startswith(ANSWER[0]) else "text"
+            text = said.removeprefix(ANSWER[0])
         if text := self._answered(text):
             parts.append(("text", text))
         return parts
