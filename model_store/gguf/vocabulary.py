@@ -108,10 +108,10 @@ WHOLE_WORDS = (*BEGINNING, "youtu")
 COMPOSED = ("qwen2", "qwen35", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2")
 """Where letters are composed with their accents first."""
 USUAL = {
-    "bloom": "bloom", "gpt2": "gpt-2", "gptneox": "gpt-2", "phi2": "phi-2", "qwen2": "qwen2", "qwen3": "qwen2",
-    "starcoder": "starcoder", "starcoder2": "starcoder",
+    "bitnet-b1.58": "llama-bpe", "bloom": "bloom", "gpt2": "gpt-2", "gptneox": "gpt-2", "phi2": "phi-2",
+    "qwen2": "qwen2", "qwen3": "qwen2", "starcoder": "starcoder", "starcoder2": "starcoder",
 }  # fmt: skip
-"""The words of architectures whose files are older than `tokenizer.ggml.pre`."""
+"""The words of architectures whose files are older than `tokenizer.ggml.pre`, or leave it out, as BitNet's do."""
 END_OF_TURN = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
     "▁<EOT>", "<｜end▁of▁sentence｜>", "<turn|>",

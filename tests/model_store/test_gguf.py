@@ -24,7 +24,7 @@ from model_store.gguf import gemma4, open_gguf
 from model_store.gguf.adjustments import deepseek
 from model_store.gguf.blocks import KINDS, dequantize, kept
 from model_store.gguf.reader import Header
-from model_store.gguf.vocabulary import COMPOSED, WORDS, tokenizer_files
+from model_store.gguf.vocabulary import COMPOSED, WORDS, tokenizer_files, words_of
 from model_store.tokenizers import sentencepiece, tokenizer
 from model_store.tokenizers.merges import byte_pair_encoding
 from model_store.tokenizers.special_tokens import special_tokens
@@ -254,6 +254,11 @@ def test_ternary_numbers_are_read_as_bitnet_cpp_writes_them() -> None:
     assert len(data) == OF["I2_S"].stored(numbers.size)
     assert np.array_equal(dequantize(OF["I2_S"], data, numbers.shape), numbers * scale)
     assert np.array_equal(quantize.dequantize(kept(OF["I2_S"], data, 3)), numbers * scale)
+
+
+def test_words_of_bitnet_are_cut_as_llama_3_does_as_its_files_do_not_say() -> None:
+    header = Header(Path("x.gguf"), {"general.architecture": "bitnet-b1.58"}, {})
+    assert words_of(header) == "llama-bpe"
 
 
 def test_matrices_of_different_formats_are_joined_without_rounding() -> None:
