@@ -41,8 +41,11 @@ class Fp8Tensor(Tensor):
         if scales.size > 1:
             rows, columns = self.tile
             scales = scales.reshape(*self.shape[:-2], ceil(self.shape[-2] / rows), -1)
-            scales = scales.repeat(rows, -2)[..., : self.shape[-2], :].repeat(columns, -1)[..., : self.shape[-1]]
-        values *= scales
+            scales = scales.repeat(rows, -2)[..., : self.shape[-2], :]
+            for place in range(scales.shape[-1]):  # of each row of tiles, so that all scales take little memory
+                values[..., place * columns : (place + 1) * columns] *= scales[..., place : place + 1]
+            return values
+        values *= scales.reshape(())
         return values
 
 
