@@ -1,6 +1,7 @@
 """`!command`: bounded, stopped when wanted, harmless to show, and in the message."""
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from chatapp.conversation import shell
 from chatapp.conversation.folding import parts
 from chatapp.text.errors import InputError
-from support.patience import PATIENCE
+from support.patience import PATIENCE, until
 from support.screen_driver import running
 from support.scripted_engine import ScriptedEngine
 
@@ -49,12 +50,21 @@ def test_what_writes_without_end_or_takes_too_long_is_ended_with_all_that_it_sta
     many = shell.run("yes", largest=50_000)
     assert len(many.text) <= 50_000 and many.told == "ended after 50,000 bytes of output" and many.code is None
     assert shell.run("sleep 1000", seconds=0.2).told == "ended after 0.2 seconds"
-    mark = tmp_path / "mark"
-    assert shell.run(f"(sleep 0.5; touch {mark}) & wait", stopped=lambda: True).told == "cancelled"
+    begun_too = tmp_path / "number"
+    left = shell.run(f"sleep 1000 & echo $! >{begun_too}; wait", stopped=lambda: read(begun_too).endswith("\n"))
+    assert left.told == "cancelled"
     assert shell.run("sleep 1000 & echo done").text == "done"
     assert time.monotonic() - begun < PATIENCE  # what sleeps does so for longer
-    time.sleep(0.6)
-    assert not mark.exists()
+    until(lambda: not runs(begun_too.read_text().strip()))
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def runs(process: str) -> bool:
+    """Whether a process runs; one that only waits to be buried does not."""
+    return subprocess.run(["ps", "-o", "state=", "-p", process], capture_output=True).stdout[:1] not in (b"", b"Z")
 
 
 def test_a_command_reads_nothing_and_a_missing_shell_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
