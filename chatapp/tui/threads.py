@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
@@ -58,7 +59,8 @@ class Drain(Thread, Generic[Item]):
             self.error, self.failure = describe(error), error
         finally:
             self.finished.set()
-            self.on_end(self)
+            with suppress(RuntimeError):  # the screen's loop has ended: nobody looks any more
+                self.on_end(self)
 
     def stop(self) -> None:
         """Ask for the end; the thread closes the generator after the token it is computing."""

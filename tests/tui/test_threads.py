@@ -1,5 +1,6 @@
 """Threads that drain a generator: what they bring, and how they end."""
 
+import asyncio
 from collections.abc import Generator
 from threading import Event
 
@@ -47,6 +48,14 @@ def test_one_that_was_stopped_before_it_began_draws_nothing() -> None:
     thread.start()
     assert wait_for([thread], PATIENCE)
     assert thread.take() == [] and thread.error == ""
+
+
+def test_one_that_ends_after_the_screen_has_nobody_to_tell() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    thread = Drain((number for number in range(1)), lambda _: loop.call_soon_threadsafe(print), name="late")
+    thread.start()
+    assert wait_for([thread], PATIENCE)
 
 
 def test_why_it_broke_off_is_told_in_a_line_behind_what_came_before() -> None:
