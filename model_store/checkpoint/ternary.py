@@ -20,20 +20,22 @@ BLOCK = 128
 SCALE = "_scale"
 """How the name of the scale ends that belongs to a matrix."""
 KIND = "bitnet"
-"""The `model_type`, and the `quant_method`, of such checkpoints."""
+"""The `quant_method` of such checkpoints."""
+MULTIPLIED = "autobitlinear"
+"""The `linear_class` of matrices that are multiplied by their scale; those of others are divided by it."""
 MODES = "offline", "online"
 """Matrices are packed, or in bfloat16."""
 WANTED: dict[str, Sequence[object]] = {
-    "linear_class": ("autobitlinear",), "quantization_mode": (*MODES, None), "use_rms_norm": (False, None),
+    "linear_class": (MULTIPLIED, "bitlinear", None), "quantization_mode": (*MODES, None), "use_rms_norm": (False, None),
 }  # fmt: skip
-"""What config.json may say of matrices that are multiplied by their scale; None: nothing."""
-ALL: dict[str, Sequence[object]] = {"modules_to_not_convert": (["lm_head"], None)}
+"""What config.json may say of matrices; None: nothing."""
+ALL: dict[str, Sequence[object]] = {"linear_class": (MULTIPLIED,), "modules_to_not_convert": (["lm_head"], None)}
 """And where they are rounded here."""
 
 
 def fits(kind: str, quantization: object) -> bool:
     """Whether a model's quantization_config says what is read here; raises where it asks for another kind of BitNet."""
-    if kind != KIND or not isinstance(quantization, dict) or quantization.get("quant_method") != KIND:
+    if not isinstance(quantization, dict) or quantization.get("quant_method") != KIND:
         return False
     wanted = WANTED if quantization.get("quantization_mode") != MODES[1] else WANTED | ALL
     for name, values in wanted.items():
@@ -52,6 +54,8 @@ class TernaryTensor(Tensor):
     stored: Tensor = field(kw_only=True)
     scale: Tensor | None = field(kw_only=True)
     """None: `stored` is floats (out, in), whose mean magnitude it is."""
+    divides: bool = field(kw_only=True)
+    """Whether numbers are divided by the scale."""
 
     @property
     def told(self) -> tuple[str, str, str]:
@@ -73,7 +77,8 @@ class TernaryTensor(Tensor):
         if (numbers == 3).any():
             says = f"a tensor of {self.path} has numbers that are none of -1, 0 and 1"
             raise UnsupportedCheckpoint(f"{says}; download the file again")
-        return numbers, np.float32(self.scale.read().item())
+        scale = np.float32(self.scale.read().item())
+        return numbers, 1 / scale if self.divides else scale
 
     def read(self) -> np.ndarray:
         numbers, scale = self.halves()
@@ -94,13 +99,13 @@ def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, 
     """The same tensors, each matrix and its scale as one, where there are such."""
     found = dict(tensors)
     quantization = config.get("quantization_config") or {}
-    if config.get("model_type") != KIND or not quantization:
+    if quantization.get("quant_method") != KIND:
         return found
-    online = quantization.get("quantization_mode") == MODES[1]
+    online, divides = quantization.get("quantization_mode") == MODES[1], quantization.get("linear_class") != MULTIPLIED
     for name, stored in tensors.items():
         place, dtype = (stored.path, stored.modified, stored.start), np.dtype(np.float32)
         if online and name.endswith("_proj.weight") and stored.dtype.kind not in "iu":
-            found[name] = TernaryTensor(*place, dtype, stored.shape, stored=stored, scale=None)
+            found[name] = TernaryTensor(*place, dtype, stored.shape, stored=stored, scale=None, divides=False)
         if online or stored.dtype != np.uint8:
             continue
         scale = found.pop(name + SCALE, None)
@@ -109,5 +114,5 @@ def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, 
             says = f"the tensors {name} {stored.shape} and {name + SCALE} ({told}) do not fit each other"
             raise UnsupportedCheckpoint(f"{says}; download them again")
         shape = 4 * stored.shape[0], stored.shape[1]
-        found[name] = TernaryTensor(*place, dtype, shape, stored=stored, scale=scale)
+        found[name] = TernaryTensor(*place, dtype, shape, stored=stored, scale=scale, divides=divides)
     return found

@@ -11,7 +11,7 @@ from backends.decoder import Quantized
 from backends.quantize import dequantize
 from model_store import UnsupportedCheckpoint
 from model_store.checkpoint.kept import Kept
-from model_store.checkpoint.ternary import KIND
+from model_store.checkpoint.ternary import KIND, fits
 from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from support.pulls import foreseen
@@ -62,6 +62,15 @@ def test_packed_matrices_are_what_they_stand_for_and_kept_as_they_are(tmp_path: 
             assert np.array_equal(dequantize(values), np.asarray(weight.values)), name
 
 
+def test_numbers_are_divided_by_their_scale_where_the_class_is_another_one(tmp_path: Path) -> None:
+    """As transformers' BitLinear does, by which Llama and Falcon of 1.58 bits are published."""
+    multiplied = opened(tmp_path / "one")["layers.0.down_proj"]
+    for said in "bitlinear", None:
+        found = opened(tmp_path / str(said), linear_class=said)["layers.0.down_proj"]
+        assert np.array_equal(np.asarray(found.values), 4 * np.asarray(multiplied.values))  # 1 / 0.5 instead of 0.5
+    assert fits("llama", {"quant_method": "bitnet"})
+
+
 def test_matrices_in_bfloat16_are_rounded_while_they_are_read(tmp_path: Path) -> None:
     """As transformers' AutoBitLinear does: WeightQuant in its integrations/bitnet.py."""
     bfloat16, held = np.dtype(ml_dtypes.bfloat16), Tensors()
@@ -90,7 +99,8 @@ WRONG: dict[str, tuple[Callable[[Tensors], Tensors], dict[str, object], str]] = 
     "no scale": (without_scale, {}, "gate_proj.weight_scale .missing. do not fit each other"),
     "a mode": (dict, {"quantization_mode": "x"}, "quantization_mode .*x.*, and only 'offline' or 'online'"),
     "but for some": (dict, ONLINE | {"modules_to_not_convert": ["o_proj"]}, "modules_to_not_convert .* only .*lm_head"),
-    "divided": (packed, {"linear_class": "bitlinear"}, "linear_class .*bitlinear.*, and only 'autobitlinear' is"),
+    "another class": (packed, {"linear_class": "linear"}, "linear_class .*linear.*, and only 'autobitlinear' or"),
+    "rounded and divided": (dict, ONLINE | {"linear_class": "bitlinear"}, "linear_class .*, and only 'autobitlinear'"),
 }  # fmt: skip
 
 
