@@ -163,6 +163,7 @@ async def test_a_copy_of_whatever_is_told_truthfully(tmp_path: Path, monkeypatch
     monkeypatch.setenv("TERM", "dumb")
     async with talking(tmp_path, CODE) as (driver, _):
         for line, text in (("/copy 1", "one = 1\n"), ("/copy 2", "ls\n"), ("/copy", CODE)):
+            driver.app.clear_notifications()
             await enter(driver, line)
             file = driver.app.workspace.home / "copied.txt"
             await driver.until(lambda file=file, text=text: file.exists() and file.read_text() == text)  # type: ignore[misc]
