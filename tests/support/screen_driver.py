@@ -1,7 +1,9 @@
 """Drives the screen in tests: an app with a scripted engine, its keyboard, and patience."""
 
 import argparse
+import shutil
 import tempfile
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -134,14 +136,20 @@ def beginning(
     home: Path | None = None,
     theme: str = "midnight",
 ) -> ScriptedWorkspace:
-    """A user's home as an app finds it: one engine for whatever model is asked for, and perhaps a history."""
+    """A user's home as an app finds it: one engine for whatever model is asked for, and perhaps a history.
+
+    Without a `home`, it has one that goes with it.
+    """
     opens = opener(open_model) if isinstance(open_model, ScriptedEngine) else open_model
     if home:
         home.mkdir(parents=True, exist_ok=True)
         history = home / "history.db"
-    home = home or Path(tempfile.mkdtemp(prefix="chatapp-home-"))
-    suggestion.remember_answer(home / "offer.json")  # nothing is offered, whatever this machine could run
-    return ScriptedWorkspace(home, Settings(model, theme, history=bool(history)), opens, history)
+    place = home or Path(tempfile.mkdtemp(prefix="chatapp-home-"))
+    suggestion.remember_answer(place / "offer.json")  # nothing is offered, whatever this machine could run
+    workspace = ScriptedWorkspace(place, Settings(model, theme, history=bool(history)), opens, history)
+    if not home:
+        weakref.finalize(workspace, shutil.rmtree, place, ignore_errors=True)
+    return workspace
 
 
 async def ask(driver: Driver, *texts: str) -> None:

@@ -31,8 +31,10 @@ async def settle(*_: float) -> None:
     while app and app._screen_stack:
         if app._resize_event:
             app._check_resize()
-        elif app.screen._update_timer._active.is_set():
+        elif (timer := app.screen._update_timer)._active.is_set():
             app.screen._on_timer_update()
+            if timer._active.is_set():  # its terminal is behind
+                break
         else:
             break
         await idle()
