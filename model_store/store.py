@@ -139,7 +139,7 @@ class Store:
                 return self.register(name, location.checkpoint)
         if is_name(name):
             if model := self.registered(name):
-                return self.register(name, model.folder)
+                return self.register(name, model.folder, known=True)
             if (copied := self.location(name).imported).is_dir():  # an import was stopped at its end
                 return self.register(name, copied)
         here = (None if os.path.exists(os.path.expanduser(name)) else pulled.find(root, name) for root in self.roots)
@@ -369,8 +369,8 @@ class Store:
                 elif path.is_file():
                     path.unlink()
 
-    def register(self, name: str, folder: Path) -> StoredModel:
-        """The model `name`, whose manifest is written anew when its checkpoint has changed."""
+    def register(self, name: str, folder: Path, *, known: bool = False) -> StoredModel:
+        """The model `name`, whose manifest is written anew when its checkpoint has changed; if `known`, it has one."""
         try:
             digest = links.fingerprint(folder)
         except OSError as error:
@@ -385,6 +385,8 @@ class Store:
             self.forget(name, digest)
             if self.renew(name, folder):
                 digest = links.fingerprint(folder)
+        elif known:
+            raise ModelNotFound(f"{name} was removed meanwhile")
 
         from model_store.convert import describe
 

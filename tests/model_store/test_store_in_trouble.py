@@ -285,3 +285,19 @@ def test_a_model_that_is_being_removed_is_said_to_be(store: Store) -> None:
         pytest.raises(ModelNotFound, match="is being removed by process"),
     ):
         store.get("org--tiny")
+
+
+def test_a_model_that_is_removed_while_it_is_looked_up_does_not_come_back(
+    store: Store, checkpoint: MakeCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = store.get(str(checkpoint())).name
+
+    def read_by(folder: Path) -> str:
+        store.remove(name)
+        return DIGEST
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr("model_store.checkpoint.links.fingerprint", read_by)
+        with pytest.raises(ModelNotFound, match="was removed meanwhile"):
+            store.get(name)
+    assert name not in [model.name for model in store.list()]
