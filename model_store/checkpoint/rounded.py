@@ -35,8 +35,6 @@ NAIVE = {"int": "int-quantized", "float": "float-quantized"}
 UNUSED: Fields = dict.fromkeys(("actorder", "block_structure", "group_size"), {None})
 MAKING = {"observer", "observer_kwargs", "scale_dtype", "zp_dtype"}
 """How scales were found, which reading does not ask, and what holds them, which tensors tell."""
-ELSEWHERE: Fields = {"kv_cache_scheme": None, "sparsity_config": {}, "transform_config": {}}
-"""Fields for what else may be done to a model, when nothing is."""
 ANY = {
     "config_groups", "dequantize", "format", "global_compression_ratio", "ignore", "quant_method",
     "quantization_status", "version",
@@ -79,9 +77,8 @@ def fits_awq(kind: str, fields: Fields) -> bool:
 def fits_groups(kind: str, fields: Fields) -> bool:
     """Whether all that compressed-tensors says is read here."""
     groups = fields.get("config_groups")
-    stated = {name: value for name, value in fields.items() if name not in ANY}
     return (
-        {**ELSEWHERE, **stated} == ELSEWHERE
+        not any(value for name, value in fields.items() if name not in ANY)  # what else may be done to a model
         and isinstance(groups, dict)
         and bool(groups)
         and all(isinstance(group, dict) and fits_group(group, fields.get("format")) for group in groups.values())

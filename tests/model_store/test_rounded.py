@@ -142,3 +142,10 @@ def test_modelopt_multiplies_where_compressed_tensors_divides() -> None:
     config = {"model_type": "llama", "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
     expected = FOUND["compressed nvfp4/expected"].read()
     np.testing.assert_allclose(rounded.join(parts, config)[up].read(), expected, rtol=2**-8)
+
+
+def test_fields_of_newer_versions_that_say_nothing_change_nothing() -> None:
+    config = CONFIGS["compressed int4"]
+    rounded.refuse_rounded("llama", {**config, "moe_sparsity_config": None})
+    with pytest.raises(UnsupportedCheckpoint, match="not in a way that is read"):
+        rounded.refuse_rounded("llama", {**config, "moe_sparsity_config": {"format": "dense"}})
