@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from chatapp.cli.arguments import (
@@ -50,6 +51,8 @@ the model is the server's.
 Line by line: /? lists the commands, such as /clear and /bye; three double quotes begin and end several lines,
 Ctrl+C stops an answer and, where there is none, leaves.
 """
+PATIENCE = 3.0
+"""Seconds after which it is said that the end of standard input is waited for."""
 ENOUGH = 256
 """Tokens by which a model without a chat template continues a prompt: few such models end by themselves."""
 
@@ -124,7 +127,13 @@ def read_prompt(prompt: str | None) -> str | None:
     """The prompt behind what is piped in; None at a terminal where none was given: then one talks line by line."""
     if prompt != "-" and sys.stdin.isatty():
         return prompt
-    piped = read_input("-").removesuffix("\n")
+    waiting = Timer(PATIENCE, note, ["Waiting for the end of what is piped in; </dev/null gives nothing"])
+    waiting.daemon = True
+    waiting.start()
+    try:
+        piped = read_input("-").removesuffix("\n")
+    finally:
+        waiting.cancel()
     return "\n\n".join(filter(None, (piped, "" if prompt == "-" else prompt)))
 
 
