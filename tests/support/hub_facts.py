@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 LARGE = (".safetensors", ".bin", ".model", ".onnx")
@@ -56,6 +57,8 @@ class Fault:
     """Seconds before the answer."""
     rate: int = 0
     """Bytes per second."""
+    last: Event | None = None
+    """With a rate: send the last bytes when this is set."""
     reset: bool = False
     """Close the connection instead of answering."""
     before: bytes = b""

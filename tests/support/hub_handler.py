@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from support.hub_facts import MILLION, Fault, File, Listing, Request
+from support.patience import PATIENCE
 
 if TYPE_CHECKING:  # the hub is made of handlers
     from support.loopback_hub import LoopbackHub
@@ -171,6 +172,8 @@ class HubHandler(BaseHTTPRequestHandler):
                 if fault.flip is not None and sent <= fault.flip - start < sent + len(chunk):
                     chunk[fault.flip - start - sent] ^= 1
                 sent += len(chunk)
+                if fault.last and sent == length:
+                    fault.last.wait(PATIENCE)
                 self.hub.sent += len(chunk)
                 self.connection.sendall(chunk)
                 time.sleep(0.05 if fault.rate else 0)

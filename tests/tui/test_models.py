@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
 from textual import events
@@ -30,7 +31,7 @@ SMOLLM = "smollm2-135m-instruct"
 
 
 async def test_a_model_is_planned_pulled_with_progress_and_used(home: Path, smollm: LoopbackHub) -> None:
-    smollm.fault("safetensors", after=2, rate=200_000)
+    smollm.fault("safetensors", after=2, rate=400_000, last=(seen := Event()))
     async with running(home) as driver:
         await driver.find(SMOLLM)
         await driver.press("p")
@@ -39,6 +40,7 @@ async def test_a_model_is_planned_pulled_with_progress_and_used(home: Path, smol
             assert words in asked
         await driver.press("y")
         await driver.until(lambda: " %" in driver.shown(SMOLLM) and "B/s" in driver.shown(SMOLLM), "progress")
+        seen.set()
         await driver.until(lambda: (row := driver.models.row) and row.state == "here", "the model to be here")
         assert driver.models.row and driver.models.row.name == SMOLLM
         assert driver.lines[1] == " Here · 2"
