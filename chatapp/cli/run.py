@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from threading import Timer
+from select import select
 from typing import TYPE_CHECKING, Any
 
 from chatapp.cli.arguments import (
@@ -52,7 +52,7 @@ Line by line: /? lists the commands, such as /clear and /bye; three double quote
 Ctrl+C stops an answer and, where there is none, leaves.
 """
 PATIENCE = 3.0
-"""Seconds after which it is said that the end of standard input is waited for."""
+"""Seconds for which a prompt waits for what may be piped in."""
 ENOUGH = 256
 """Tokens by which a model without a chat template continues a prompt: few such models end by themselves."""
 
@@ -127,14 +127,22 @@ def read_prompt(prompt: str | None) -> str | None:
     """The prompt behind what is piped in; None at a terminal where none was given: then one talks line by line."""
     if prompt != "-" and sys.stdin.isatty():
         return prompt
-    waiting = Timer(PATIENCE, note, ["Waiting for the end of what is piped in; </dev/null gives nothing"])
-    waiting.daemon = True
-    waiting.start()
-    try:
-        piped = read_input("-").removesuffix("\n")
-    finally:
-        waiting.cancel()
+    if prompt not in (None, "-") and not has_come(PATIENCE):
+        note(f"Nothing was piped in within {PATIENCE:.0f} seconds: the prompt stands alone. </dev/null says so at once")
+        return prompt
+    piped = read_input("-").removesuffix("\n")
     return "\n\n".join(filter(None, (piped, "" if prompt == "-" else prompt)))
+
+
+def has_come(seconds: float) -> bool:
+    """Whether standard input has something to read, or its end, within so many seconds.
+
+    Whoever starts a program may leave it a pipe into which nobody writes.
+    """
+    try:
+        return bool(select([sys.stdin], [], [], seconds)[0])
+    except (OSError, ValueError):  # no file, or on Windows, where only sockets can be waited for
+        return True
 
 
 def check_comparable(

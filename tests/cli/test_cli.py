@@ -1,6 +1,5 @@
 """The command line as a process: what it prints where, and how it ends."""
 
-import io
 import json
 import os
 import re
@@ -8,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import tomllib
 from pathlib import Path
 
@@ -16,9 +14,7 @@ import pytest
 
 from chatapp import __main__
 from chatapp.cli import main, run
-from chatapp.cli.printing import note
 from support.checkpoints import ENDLESS, ROOT, MakeCheckpoint, Run
-from support.patience import PATIENCE
 
 UNIX = pytest.mark.skipif(sys.platform == "win32", reason="signals and paths of Unix")
 
@@ -50,21 +46,20 @@ def test_a_prompt_is_read_from_standard_input(chatapp: Run, prompt: tuple[str, .
     assert piped.stdout == chatapp("run", "builtin", whole, *options).stdout != ""
 
 
-def test_who_waits_for_the_end_of_standard_input_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@UNIX
+@pytest.mark.parametrize(("piped", "whole"), [("", "More."), ("text\n", "text\n\nMore.")])
+def test_a_pipe_into_which_nobody_writes_is_not_waited_for(
+    piped: str, whole: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = threading.Event()
-
-    def tell(text: str) -> None:
-        note(text)
-        told.set()
-
-    monkeypatch.setattr(run, "PATIENCE", 0.0)
-    monkeypatch.setattr(run, "note", tell)
-    monkeypatch.setattr(run, "read_input", lambda file: "text\n" if told.wait(PATIENCE) else "")
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert run.read_prompt("More.") == "text\n\nMore."
-    assert capsys.readouterr().err == "Waiting for the end of what is piped in; </dev/null gives nothing\n"
+    end, begin = os.pipe()
+    with open(end) as stdin, open(begin, "w") as writer:
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr(run, "PATIENCE", 0.0)
+        if piped:
+            writer.write(piped)
+            writer.close()
+        assert run.read_prompt("More.") == whole
+    assert ("the prompt stands alone" in capsys.readouterr().err) == (not piped)
 
 
 def test_options_may_stand_before_the_prompt(chatapp: Run) -> None:
