@@ -24,7 +24,7 @@ def missing() -> str:
     return "" if find_spec("onnxruntime") else "onnxruntime is not installed; run: pip install onnxruntime"
 
 
-GRAPH = 11
+GRAPH = 12
 """Counts the changes of what `lower` writes."""
 
 
