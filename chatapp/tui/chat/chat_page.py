@@ -13,11 +13,10 @@ from textual.widgets import Static
 from chatapp.text.printable import printable
 from chatapp.tui.chat.message import Answer, Question, Said
 from chatapp.tui.chat.reply import BUSY
+from chatapp.tui.widgets.textual_fixes import EndsInTime
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.geometry import Size
-    from textual.layout import DockArrangeResult
 
     from chatapp.conversation import Dialogue, Turn
     from chatapp.generation import Delta, Engine, Token
@@ -32,7 +31,7 @@ FIRST = 6
 """Messages shown at once where there were none: the others of the window come when these are painted."""
 
 
-class ChatPage(VerticalScroll):
+class ChatPage(EndsInTime, VerticalScroll):
     """One branch of a conversation; it follows the end when it is already there."""
 
     can_focus = False
@@ -70,16 +69,6 @@ class ChatPage(VerticalScroll):
         """The messages that are shown."""
         messages = self.messages.children if self.is_mounted else ()
         return [child for child in messages if isinstance(child, Said)]
-
-    def arrange(self, size: Size, optimal: bool = False) -> DockArrangeResult:
-        """Lay the messages out; the end is at the height of now: Textual has that of the frame before."""
-        self._container_size = self._container_size.with_height(size.height)
-        arrangement = super().arrange(size, optimal)
-        end = max(0, arrangement.spatial_map.total_region.bottom - size.height)
-        if self.scroll_y > end:
-            self.set_scroll(None, end)
-            self.vertical_scrollbar.position = end
-        return arrangement
 
     # The conversation
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from textual._compositor import ReflowResult
     from textual._widget_navigation import Direction
     from textual.geometry import Offset, Region, Size
+    from textual.layout import DockArrangeResult
     from textual.screen import Screen
     from textual.selection import Selection
     from textual.widget import Widget
@@ -36,6 +37,19 @@ class Removable(Widget):
         if not self.is_attached:
             return [Strip.blank(crop.width)] * crop.height
         return super().render_lines(crop)
+
+
+class EndsInTime(Widget):
+    """A container that is scrolled by the height it has in a frame; Textual takes that of the frame before."""
+
+    def arrange(self, size: Size, optimal: bool = False) -> DockArrangeResult:
+        self._container_size = self._container_size.with_height(size.height)
+        arrangement = super().arrange(size, optimal)
+        end = max(0, arrangement.spatial_map.total_region.bottom - size.height)
+        if self.scroll_y > end:
+            self.set_scroll(None, end)
+            self.vertical_scrollbar.position = end
+        return arrangement
 
 
 class Choices(OptionList):
