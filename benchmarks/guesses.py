@@ -5,11 +5,15 @@ Plain and speculated answers take turns in one process with one loaded model, gr
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from chatapp.generation import Options, Reply
 from chatapp.generation.engine import Engine
@@ -17,6 +21,8 @@ from chatapp.workspace import Workspace
 
 ROOT = Path(__file__).parents[1]
 TOKENS = 160
+PEERS = {"f32": "f32", "int8": "q8_0"}
+"""The precisions of llama.cpp that `chatapp export gguf` writes, by ours."""
 GOAL, COST = 1.8, 10.0
 """Times as quick as plain steps; percent that a schema may add."""
 SCHEMA = json.dumps({
@@ -30,20 +36,27 @@ SCHEMA = json.dumps({
 })  # fmt: skip
 
 
-def prompts(engine: Engine, tokens: int) -> dict[str, str]:
-    """Code-editing prompts: a test file to go on with, and files to write once more, as much of them as fits."""
+def prompts(engine: Engine, tokens: int) -> Iterator[tuple[str, str, str]]:
+    """Code to go on with, and files to write once more, as much as fits: the kind, what it is, and the prompt."""
     cases = [
         f"    ({number}, {number + 1}, {2 * number + 1}),  # {number} and {number + 1} make {2 * number + 1}"
         for number in range(1, 12)
     ]
-    table = "CASES = [\n    # first, second, sum\n" + "\n".join(cases) + "\n    (12,"
-    found = {"go on with a table": table}
-    for name in ("constraint", "stop"):
-        text = (ROOT / f"chatapp/generation/decoding/{name}.py").read_text()[:2400]
-        while engine.count_tokens(2 * text) + tokens > engine.context_length:
-            text = text[: len(text) * 4 // 5]
-        found[f"write {name}.py again"] = f"{text}\n\n\n# The same file once more:\n{text[: len(text) // 6]}"
-    return found
+    yield "go on", "a table of sums", "CASES = [\n    # first, second, sum\n" + "\n".join(cases) + "\n    (12,"
+    for path in sorted((ROOT / "tests/server").glob("test_*.py"))[::3]:
+        yield "go on", path.name, shorten(engine, path, 1, tokens)
+    for path in sorted((ROOT / "chatapp/generation/decoding").glob("[a-z]*.py"))[1::4]:
+        text = shorten(engine, path, 2, tokens)
+        begun = text[: text.index("\n", len(text) // 6) + 1]
+        yield "again", path.name, f"{text}\n\n\n# The same file once more:\n{begun}"
+
+
+def shorten(engine: Engine, path: Path, times: int, tokens: int) -> str:
+    """The first lines of a file, which so many times and with so many tokens after them fit the context."""
+    text = path.read_text()[:2400]
+    while engine.count_tokens(times * text) + tokens > engine.context_length:
+        text = text[: len(text) * 4 // 5]
+    return text[: text.rindex("\n") + 1]
 
 
 @dataclass
@@ -74,14 +87,16 @@ def answer(engine: Engine, prompt: str, options: Options) -> Reply:
     return reply
 
 
-def compare(engine: Engine, prompt: str, rounds: int, tokens: int) -> list[Pair]:
-    """Answers in turns, the first round left out: it learns what steps cost."""
+def compare(
+    engine: Engine, prompt: str, rounds: int, tokens: int, llama: "LlamaCpp | None" = None
+) -> tuple[list[Pair], list[float]]:
+    """Answers in turns, and llama.cpp's speed after each; the first round is left out: it learns what steps cost."""
     plain = Options(temperature=0.0, seed=0, max_tokens=tokens, speculate=False)
-    pairs = [
-        Pair(answer(engine, prompt, plain), answer(engine, prompt, replace(plain, speculate=True)))
-        for _ in range(rounds + 1)
-    ]
-    return pairs[1:]
+    pairs, speeds = list[Pair](), list[float]()
+    for _ in range(rounds + 1):
+        pairs.append(Pair(answer(engine, prompt, plain), answer(engine, prompt, replace(plain, speculate=True))))
+        speeds += [llama.measure()] if llama else []
+    return pairs[1:], speeds[1:]
 
 
 def measure_schema(engine: Engine, rounds: int, tokens: int) -> Iterator[tuple[float, float]]:
@@ -105,6 +120,53 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
+class LlamaCpp:
+    """llama.cpp's plain steps with the same weights, in a process of its own; see peers.py."""
+
+    def __init__(self, python: str, folder: Path, model: str, precision: str):
+        name = PEERS[precision]
+        target = folder / "exports" / f"{model}-{name}.gguf"
+        with TemporaryDirectory() as made:
+            export = [sys.executable, "-m", "chatapp", "export", "gguf", model, f"{made}/gguf", "--precision", name]
+            subprocess.run(export, check=True, stdout=subprocess.DEVNULL)
+            target.parent.mkdir(exist_ok=True)
+            next(Path(made).rglob("*.gguf")).replace(target)
+        command = [python, str(ROOT / "benchmarks/peers.py"), "llama.cpp", str(folder), model, name, "--serve"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self._read()
+
+    def _read(self) -> dict[str, float]:
+        assert self.process.stdout
+        found: dict[str, float] = json.loads(self.process.stdout.readline())
+        return found
+
+    def measure(self) -> float:
+        """Tokens per second after 64 tokens."""
+        assert self.process.stdin
+        print("decode", file=self.process.stdin, flush=True)
+        return self._read()["value"]
+
+
+def report(label: str, pairs: list[Pair], plain: list[float]) -> float:
+    """Print how a prompt fared, `plain` being llama.cpp's tokens per second beside it; the median ratio."""
+    usage, tokens = pairs[-1].quick.usage, len(pairs[-1].plain.tokens)
+    assert usage
+    same = min(pair.same for pair in pairs)
+    equal = "identical" if same == tokens else f"the same for {same} tokens"
+    ratios = [pair.ratio for pair in pairs]
+    beside = [(pair.quick.tokens_per_second or 0.0) / other for pair, other in zip(pairs, plain, strict=False)]
+    print(
+        f"{label} {spread(ratios)} times as quick, {equal} of {tokens}, "
+        f"{usage.accepted} of {usage.drafted} guesses right"
+        + (f"; {spread(beside)} times llama.cpp" if beside else ""),
+        flush=True,
+    )
+    return statistics.median(ratios)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", nargs="?", default="builtin")
@@ -112,28 +174,27 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=["f32", "int8", "int4"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=TOKENS)
+    parser.add_argument("--llama", metavar="PYTHON", help="a Python with llama-cpp-python, to be measured beside")
     given = parser.parse_args()
     workspace = Workspace()
     for precision in given.precisions:
         placement = workspace.choose_placement(given.backend, precision=precision)
         engine = workspace.open_model(given.model, placement).engine
         assert isinstance(engine, Engine)
-        for name, prompt in prompts(engine, given.tokens).items():
-            pairs = compare(engine, prompt, given.rounds, given.tokens)
-            usage, tokens = pairs[-1].quick.usage, len(pairs[-1].plain.tokens)
-            assert usage
-            same = min(pair.same for pair in pairs)
-            equal = "identical" if same == tokens else f"the same for {same} tokens"
-            ratios = [pair.ratio for pair in pairs]
+        with TemporaryDirectory() as folder:
+            beside = given.llama and precision in PEERS
+            llama = LlamaCpp(given.llama, Path(folder), given.model, precision) if beside else None
+            medians = dict[str, list[float]]()
+            for kind, name, prompt in prompts(engine, given.tokens):
+                pairs, plain = compare(engine, prompt, given.rounds, given.tokens, llama)
+                label = f"{given.model} {precision:5} {kind:6} {name:20}"
+                medians.setdefault(kind, []).append(report(label, pairs, plain))
+        for kind, ratios in medians.items():
             verdict = "" if statistics.median(ratios) >= GOAL else f"; misses {GOAL}"
-            print(
-                f"{given.model} {precision:5} {name:24} {spread(ratios)} times as quick, {equal} of {tokens}, "
-                f"{usage.accepted} of {usage.drafted} guesses right{verdict}",
-                flush=True,
-            )
+            print(f"{given.model} {precision:5} {kind:6} {'median':20} {spread(ratios)}{verdict}")
         costs, asked = map(list, zip(*measure_schema(engine, given.rounds, given.tokens), strict=True))
         print(
-            f"{given.model} {precision:5} {'a schema':24} adds {spread(costs)} percent to a token of an answer, "
+            f"{given.model} {precision:5} {'a schema':27} adds {spread(costs)} percent to a token of an answer, "
             f"{spread(asked)} to one that the model is asked for"
             f"{'' if statistics.median(costs) <= COST else f'; misses {COST:.0f}'}",
             flush=True,

@@ -232,29 +232,46 @@ def test_several_texts_are_not_speculated_about() -> None:
         Options(speculate=3)  # type: ignore[arg-type]
 
 
-def test_a_lookup_finds_what_followed_the_longest_same_tokens_last() -> None:
+def test_a_lookup_finds_what_followed_the_same_tokens() -> None:
     for seed in range(30):
         chance, lookup, tokens = Random(seed), Lookup(), list[int]()
+        lag = 0
         for _ in range(60):
             tokens += [chance.randrange(3) for _ in range(chance.randrange(1, 4))]
-            best = next(
-                (
-                    (size, place)
-                    for size in Lookup.SIZES
-                    for place in range(len(tokens) - 1, size - 1, -1)
-                    if tokens[place - size : place] == tokens[-size:]
-                ),
-                (0, 0),
-            )
-            assert lookup.find(tokens) == best[0]
-            if best[0]:
-                period, expected = len(tokens) - best[1], list(tokens[best[1] :])
-                while len(expected) < 9:
-                    expected.append(expected[-period])
-                assert list(lookup.draft(tokens, 9)) == expected[:9]
+            expected = dict[int, int]()
+            for length in (5, 2, 1):
+                ends = range(length, len(tokens))
+                if places := [end for end in ends if tokens[end - length : end] == tokens[-length:]]:
+                    near = min(places, key=lambda place: abs(place - (len(tokens) - lag)))
+                    place = near if lag and length == 5 else places[-1]
+                    if place not in expected.values():
+                        expected[length] = place
+            if lag and len(tokens) - lag not in expected.values():
+                expected[0] = len(tokens) - lag
+            assert list(lookup.find(tokens)) == list(expected)
+            if expected:
+                kind = chance.choice(list(expected))
+                lag = len(tokens) - expected[kind]
+                following = list(tokens[expected[kind] :])
+                while len(following) < 9:
+                    following.append(following[-lag])
+                assert list(lookup.draft(tokens, kind, 9)) == following[:9]
+
+
+def test_a_lookup_goes_on_copying_after_what_was_changed() -> None:
+    """Where two tokens of a text are others, only these are guessed wrongly."""
+    old, new = [*range(1, 17)], [*range(1, 7), 98, *range(8, 13), 99, *range(14, 17)]
+    lookup, tokens, wrong = Lookup(), [*old, 0, *new[:5]], list[int]()
+    for token in new[5:]:
+        kinds = lookup.find(tokens)
+        guess = lookup.draft(tokens, max(kinds, key=lambda kind: kinds[kind]), 1)[0]
+        wrong += [token] if guess != token else []
+        tokens.append(token)
+    assert wrong == [98, 99]
 
 
 def fill(pace: Pace, costs: dict[int, float]) -> None:
+    pace.best({3: 0.75, 5: 0.75})
     for width, seconds in costs.items():
         for _ in range(4):
             pace.note(width, seconds)
@@ -277,6 +294,7 @@ def test_guesses_are_long_where_steps_are_cheap_and_guesses_right() -> None:
 
 def test_widths_are_tried_step_by_step() -> None:
     pace = Pace()
+    assert pace.best({3: 0.75, 1: 0.8}) == 1
     assert pace.choose(3) == 0  # nothing is known yet
     fill(pace, {1: 1.0})
     assert pace.choose(3) == 1
@@ -339,8 +357,8 @@ def test_a_draft_model_is_left_alone_where_its_context_ends(tokenizer: Tokenizer
     sampler = Sampler(PLAIN, seed=0, index=0, prompt=(), vocab_size=400)
     draft = DraftModel(session, sampler, 400)
     assert draft.find(range(11)) and not draft.find(range(12))
-    assert len(draft.draft(list(range(20, 30)), 7)) == 2 and session.length <= 12
-    assert not DraftModel(session, sampler, 1).draft([5, 6], 3)  # tokens that the model does not know
+    assert len(draft.draft(list(range(20, 30)), 1, 7)) == 2 and session.length <= 12
+    assert not DraftModel(session, sampler, 1).draft([5, 6], 1, 3)  # tokens that the model does not know
 
 
 def test_a_turn_guesses_no_more_where_another_one_joins(tokenizer: Tokenizer, eager: None) -> None:

@@ -1,8 +1,9 @@
 """What may follow, guessed without the model: from what was said before, or by a smaller model."""
 
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -17,42 +18,67 @@ from chatapp.generation.text.tokenizer import Tokenizer
 class Drafter(Protocol):
     """Guesses the tokens that come next."""
 
-    def find(self, tokens: Sequence[int]) -> int:
-        """How good a guess it has of what follows these tokens of prompt and reply, a small number; 0: none."""
+    def find(self, tokens: Sequence[int]) -> Mapping[int, float]:
+        """The kinds of guesses it has after these tokens of prompt and reply, and the share of each that is right.
 
-    def draft(self, tokens: Sequence[int], count: int) -> Sequence[int]:
-        """The guess, of at most `count` tokens."""
+        The shares hold until turns have measured their own.
+        """
+
+    def draft(self, tokens: Sequence[int], kind: int, count: int) -> Sequence[int]:
+        """A guess of a kind that was found for these tokens: at most `count` tokens."""
 
 
 class Lookup:
-    """Guesses that what followed the same tokens before follows again: code and quotations repeat themselves."""
+    """Guesses that text repeats itself: word for word, or with something changed, as in code that is edited."""
 
-    SIZES = (5, 3, 2)
-    """Tokens that have to be the same; a guess is as good as they are many."""
+    KINDS: Final = {5: 0.95, 2: 0.8, 1: 0.5, 0: 0.3}
+    """How many of the last tokens must occur earlier, and how often what followed them there follows again.
+
+    0 resumes: it goes on copying after a token that differed from the last guess.
+    """
 
     def __init__(self) -> None:
-        self.places: list[dict[tuple[int, ...], int]] = [{} for _ in self.SIZES]
-        """What follows the last occurrence of so many tokens, by its place."""
+        self.places: dict[tuple[int, ...], list[int]] = {}
+        """The indices of the tokens that followed these."""
         self.read = 0
-        self.place = 0
+        self.lag = 0
+        """How many tokens back the last guess was copied from; 0 before the first."""
+        self.found: dict[int, int] = {}
+        """The index that a guess of each kind would be copied from."""
 
-    def find(self, tokens: Sequence[int]) -> int:
-        for place in range(self.read, len(tokens)):  # of the last tokens nothing follows yet
-            for size, places in zip(self.SIZES, self.places, strict=True):
-                if place >= size:
-                    places[tuple(tokens[place - size : place])] = place
+    def find(self, tokens: Sequence[int]) -> Mapping[int, float]:
+        lengths = [length for length in self.KINDS if length]
+        for place in range(self.read, len(tokens)):  # nothing follows the last tokens yet
+            for length in lengths:
+                if place >= length:
+                    self.places.setdefault(tuple(tokens[place - length : place]), []).append(place)
         self.read = len(tokens)
-        for size, places in zip(self.SIZES, self.places, strict=True):
-            if (place := places.get(tuple(tokens[-size:]), 0)) and len(tokens) >= size:
-                self.place = place
-                return size
-        return 0
+        self.found = {}
+        for length in lengths:
+            if places := self.places.get(tuple(tokens[-length:])):
+                self._add(length, self._nearest(places) if length == lengths[0] else places[-1])
+        if self.lag:
+            self._add(0, len(tokens) - self.lag)
+        return {kind: self.KINDS[kind] for kind in self.found}
 
-    def draft(self, tokens: Sequence[int], count: int) -> Sequence[int]:
-        found = list(islice(tokens, self.place, self.place + count))
-        period = len(tokens) - self.place
+    def _add(self, kind: int, place: int) -> None:
+        if place not in self.found.values():  # otherwise it is the guess of a better kind
+            self.found[kind] = place
+
+    def _nearest(self, places: list[int]) -> int:
+        """The place nearest to where the last guess went on; the last one before there was any."""
+        if not self.lag:
+            return places[-1]
+        resumed = self.read - self.lag
+        after = bisect(places, resumed)
+        return min(places[max(after - 1, 0) : after + 1], key=lambda place: abs(place - resumed))
+
+    def draft(self, tokens: Sequence[int], kind: int, count: int) -> Sequence[int]:
+        place = self.found[kind]
+        self.lag = len(tokens) - place
+        found = list(islice(tokens, place, place + count))
         while len(found) < count:  # the end repeats itself: it may do so again
-            found.append(found[-period])
+            found.append(found[-self.lag])
         return found
 
 
@@ -70,10 +96,10 @@ class DraftModel:
         self.own = Sampler(options, seed=0, index=0, prompt=(), vocab_size=session.vocab_size)
         self.cached: list[int] = []
 
-    def find(self, tokens: Sequence[int]) -> int:
-        return int(len(tokens) < self.session.context_length)
+    def find(self, tokens: Sequence[int]) -> Mapping[int, float]:
+        return {1: 0.75} if len(tokens) < self.session.context_length else {}
 
-    def draft(self, tokens: Sequence[int], count: int) -> Sequence[int]:
+    def draft(self, tokens: Sequence[int], kind: int, count: int) -> Sequence[int]:
         session, found = self.session, list[int]()
         self.own.random.setstate(self.sampler.random.getstate())
         logits = self._read(tokens)

@@ -7,7 +7,7 @@ as far as the backend's arithmetic for several tokens at once is that for one.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 import numpy as np
@@ -46,9 +46,8 @@ class Pace:
         self.taken: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=SAMPLES))
         """Seconds of the last steps of each width, but for its first one."""
         self.met: set[int] = set()
-        self.right: dict[int, float] = defaultdict(lambda: 3.0)
-        self.tested: dict[int, float] = defaultdict(lambda: 4.0)
-        """Guesses of each quality that were looked at, and those that were right; the old ones count less."""
+        self.right, self.tested = dict[int, float](), dict[int, float]()
+        """Of each kind of guess: the tokens that were right, and those that were looked at; old ones count less."""
         self.left_out, self.patience = 0, PATIENCE
         self.steps = 0
 
@@ -59,10 +58,10 @@ class Pace:
             self.taken[width].append(seconds)
         self.met.add(width)  # the first one prepares more than the others
 
-    def judge(self, quality: int, right: int, tested: int) -> None:
+    def judge(self, kind: int, right: int, tested: int) -> None:
         """Of the guesses looked at, some were right."""
-        self.right[quality] = 0.9 * self.right[quality] + right
-        self.tested[quality] = 0.9 * self.tested[quality] + tested
+        self.right[kind] = 0.9 * self.right[kind] + right
+        self.tested[kind] = 0.9 * self.tested[kind] + tested
         if right:
             self.patience = PATIENCE
 
@@ -71,11 +70,18 @@ class Pace:
         """Seconds of a plain step; None before some were measured."""
         return median(self.taken[1]) if len(self.taken[1]) >= PLAIN - 1 else None
 
-    def choose(self, quality: int) -> int:
+    def best(self, kinds: Mapping[int, float]) -> int:
+        """The kind that is right most often; a kind's own share counts as the first four guesses of it."""
+        for kind, share in kinds.items():
+            self.right.setdefault(kind, 4 * share)
+            self.tested.setdefault(kind, 4.0)
+        return max(kinds, key=lambda kind: self.right[kind] / self.tested[kind])
+
+    def choose(self, kind: int) -> int:
         """How many tokens to guess; 0 where that is not expected to pay."""
         if self.plain is None or self.steps % REMEASURED == 0:
             return 0
-        chance = min(self.right[quality] / self.tested[quality], 0.99)
+        chance = min(self.right[kind] / self.tested[kind], 0.99)
         tried = 2 * max([1, *(width for width in self.taken if self.taken[width])])
         rates = {1: 1 / self.plain * WORTH}
         for width in WIDTHS:
@@ -111,7 +117,7 @@ class Speculation(Rows):
         self.draft: Sequence[int] = ()
         """The guesses that the step reads that is under way."""
         self.guessing = True
-        self.quality = 0
+        self.kind = 0
         self.width, self.begun = 0, 0.0
         """The tokens that it reads, and the turn's time when it began."""
         self.drafted = self.accepted = 0
@@ -164,10 +170,11 @@ class Speculation(Rows):
         """What may follow, as much of it as is worth reading."""
         if not self.guessing:
             return ()
-        self.quality = self.drafter.find(self.text)
-        count = self.pace.choose(self.quality) if self.quality else 0
-        count = min(count, self.row.limit - len(self.row.tokens) - 1)
-        return self.drafter.draft(self.text, count) if count > 0 else ()
+        if not (kinds := self.drafter.find(self.text)):
+            return ()
+        self.kind = self.pace.best(kinds)
+        count = min(self.pace.choose(self.kind), self.row.limit - len(self.row.tokens) - 1)
+        return self.drafter.draft(self.text, self.kind, count) if count > 0 else ()
 
     def _count(self, drawn: int, right: int, tested: int) -> None:
         """Learn from the step that has ended."""
@@ -178,4 +185,4 @@ class Speculation(Rows):
         self.begun = now
         if self.draft:
             self.drafted, self.accepted = self.drafted + tested, self.accepted + right
-            self.pace.judge(self.quality, right, tested)
+            self.pace.judge(self.kind, right, tested)
