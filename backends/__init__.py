@@ -197,6 +197,26 @@ def prepare(name: str, folder: Path, *, device: str, on_progress: Progress | Non
         prepare(folder, device=device, on_progress=on_progress)
 
 
+def list_types(name: str, folder: Path, *, device: str) -> list[str]:
+    """The types that a backend can compute a lowered decoder in, its own choice first; "" where it has no choice.
+
+    Only timing tells which is quickest.
+    """
+    if name == "openvino":
+        from backends.openvino import list_types
+
+        return list_types(folder, device=device)
+    return [""]
+
+
+def compute_in(name: str, folder: Path, kind: str) -> None:
+    """Compute in one of the types that `list_types` names whenever `folder` is loaded from now on."""
+    if kind:
+        from backends.openvino import compute_in
+
+        compute_in(folder, kind)
+
+
 def check_call(session: Session, batch: int, count: int, last: int) -> None:
     """Refuse a `forward` that cannot be done, before anything has changed."""
     if count < 1 or not 1 <= last <= count:

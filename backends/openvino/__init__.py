@@ -1,6 +1,7 @@
 """OpenVINO: Intel's processors, graphics and NPUs, with caches that stay in the runtime."""
 
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,6 +66,29 @@ def carrier(precision: str) -> str:
     return {4: "int4", 8: "int8", 16: "f32"}[known.bits] if known.format not in ("", "mxfp4") else ""
 
 
+def list_types(folder: Path, *, device: str) -> list[str]:
+    """The types that the decoder in `folder` can be computed in, the plugin's own first; "" without a choice."""
+    from backends.openvino.runtime import chooses_bfloat16
+
+    return ["bf16", "f32"] if not read(folder) and has_pages(folder, device) and chooses_bfloat16(folder) else [""]
+
+
+def compute_in(folder: Path, kind: str) -> None:
+    """Compute in one of these types whenever `folder` is loaded from now on."""
+    from backends.openvino.runtime import IN_FLOAT32
+
+    mark = folder / IN_FLOAT32
+    with suppress(OSError):  # a folder that is only read
+        mark.touch() if kind == "f32" else mark.unlink(missing_ok=True)
+
+
+def has_pages(folder: Path, device: str) -> bool:
+    """Whether the caches of the decoder in `folder` are pages."""
+    from backends.openvino.runtime import read_facts
+
+    return device == "cpu" and bool(read_facts(folder).layers) and version("openvino").startswith(PAGING)
+
+
 def load(folder: Path, *, device: str = "cpu") -> Session:
     """Open a lowered decoder and warm it up, or one that others exported.
 
@@ -82,11 +106,10 @@ def load(folder: Path, *, device: str = "cpu") -> Session:
         from backends.openvino.fixed import FixedSession
 
         return FixedSession(folder, device.upper())
-    from backends.openvino.runtime import read_facts
     from backends.rereading import rereading
     from backends.sliding import SlidingSession
 
-    if device == "cpu" and read_facts(folder).layers and version("openvino").startswith(PAGING):
+    if has_pages(folder, device):
         from backends.openvino.paged import PagedSession
 
         session = PagedSession(folder, device.upper())

@@ -14,7 +14,7 @@ from backends import Batch, KeyValues, check_batch
 from backends.buffers import UNUSED, give_back, give_back_file, zeros
 from backends.cached import CachedSession
 from backends.openvino.paging import page, seen
-from backends.openvino.runtime import WEIGHTS, compile_model, infer, placement, properties, read_facts
+from backends.openvino.runtime import IN_FLOAT32, WEIGHTS, compile_model, infer, placement, properties, read_facts
 from backends.sliding import STRIDE, Held, export_begin, first_held, read_begin
 
 FIRST_PAGES = 8
@@ -69,8 +69,9 @@ class PagedSession(CachedSession):
     def __init__(self, folder: Path, device: str):
         facts = read_facts(folder)
         change = partial(page, layers=facts.layers or ())
+        config = properties(device, facts, pages=True, in_float32=(folder / IN_FLOAT32).exists())
         # Nothing is kept: the plugin of 2026.4 cannot read its own copy of a model with such attention.
-        compiled = compile_model(folder, device, properties(device, facts, pages=True), name="", change=change)
+        compiled = compile_model(folder, device, config, name="", change=change)
         self.request = compiled.create_infer_request()
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)

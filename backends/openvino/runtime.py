@@ -21,6 +21,8 @@ CACHED = 1 << 29
 """Bytes of weights up to which a compiled model is kept on disk: it holds them again."""
 WEIGHTS = "model.bin"
 """The file beside a graph."""
+IN_FLOAT32 = "computed-in-float32"
+"""The file beside a graph that says that timing has found float32 quicker than bfloat16, the plugin's choice."""
 KERNELS = 100
 """Kernels kept by the processor's plugin, and by oneDNN below it, one for each shape.
 
@@ -58,12 +60,18 @@ def read_facts(folder: Path) -> Facts:
         raise BackendError(f"OpenVINO cannot load {folder}: {error}; delete the folder") from error
 
 
-def properties(device: str, facts: Facts, *, pages: bool = False) -> Properties:
+def chooses_bfloat16(folder: Path) -> bool:
+    """Whether the processor's plugin computes a decoder with pages in bfloat16: weights are integers, and it can."""
+    able = runtime().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return PRECISIONS[read_facts(folder).precision].bits < 16 and "BF16" in able
+
+
+def properties(device: str, facts: Facts, *, pages: bool = False, in_float32: bool = False) -> Properties:
     """How a device should compute; `pages` tells that caches are pages, not states of the model."""
     chosen: Properties = {"PERFORMANCE_HINT": "LATENCY"}  # all of the device for one request
     processor, rounded = device == "CPU", facts.precision != "f32"
     quick = pages and PRECISIONS[facts.precision].bits < 16
-    if not rounded or (processor and not quick):
+    if not rounded or in_float32 or (processor and not quick):
         chosen["INFERENCE_PRECISION_HINT"] = "f32"  # where it can, the plugin computes in 16 bits otherwise
     if processor:
         if cores():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from backends import Placement, Session
 from chatapp.placement.record import MANY, Measurement, read_measurement
+from chatapp.placement.selection import TIE, estimate_cost
 from chatapp.settings import offline
 from chatapp.text.child import Child, Watch, describe_ending, end_with_parent, parse
 from model_store import Progress, Store, StoredModel, Variant
@@ -109,20 +110,38 @@ def measure(
     """Lower, if that has not been done, or else load, time and verify, in this process."""
     import backends
 
-    model, backend = store.get(name), backends.get(placement.backend)
+    model = store.get(name)
     variant = store.lowered(model, placement.backend, placement.precision, on_progress)
     if variant.seconds:
         return Measurement(placement, lowering=variant.seconds)
     backends.prepare(placement.backend, variant.folder, device=placement.device, on_progress=on_progress)
-    on_progress("loading", 0.0)
-    start = time.perf_counter()
-    session = backend.load(variant.folder, device=placement.device)
-    found = time_session(Measurement(placement, load=time.perf_counter() - start), session, on_progress)
-    del session  # before another is loaded for the comparison
+    found = time_types(placement, variant.folder, on_progress)
     if model.export:
         return replace(found, verdict="nothing to compare with")
     passed = check(store, model, variant, placement.device, reference, on_progress)
     return replace(found, verdict="passed" if passed else "failed")
+
+
+def time_types(placement: Placement, folder: Path, on_progress: Progress) -> Measurement:
+    """Load and time a lowered decoder in each type that it can be computed in; it is computed in the quickest then."""
+    import backends
+
+    types = backends.list_types(placement.backend, folder, device=placement.device)
+    timed, quickest = dict[str, Measurement](), types[0]
+    try:
+        for kind in types:
+            backends.compute_in(placement.backend, folder, kind)
+            on_progress("loading", 0.0)
+            start = time.perf_counter()
+            session = backends.get(placement.backend).load(folder, device=placement.device)
+            found = Measurement(placement, load=time.perf_counter() - start)
+            timed[kind] = time_session(found, session, on_progress)
+            del session  # before another is loaded
+            if estimate_cost(timed[kind], "chat") < (1 - TIE) * estimate_cost(timed[quickest], "chat"):
+                quickest = kind
+    finally:
+        backends.compute_in(placement.backend, folder, quickest)
+    return timed[quickest]
 
 
 def time_session(found: Measurement, session: Session, on_progress: Progress) -> Measurement:

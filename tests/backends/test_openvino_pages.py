@@ -14,10 +14,11 @@ from model_store.convert import open_checkpoint
 from support.arrays import near
 from support.checkpoints import MakeCheckpoint
 from support.golden_logits import GOLDEN, golden
-from support.openvino_models import kinds, lower
+from support.openvino_models import compiled, kinds, lower
 
 pytest.importorskip("openvino", reason="OpenVINO has no package for this machine")
 
+from backends.openvino import runtime
 from backends.openvino.paged import FIRST_PAGES, PagedBatch, PagedSession
 from backends.openvino.session import StatefulSession
 
@@ -52,6 +53,28 @@ def test_all_devices_but_the_processor_and_attention_with_softcap_or_an_encoder_
         assert type(backend.load(lower(GOLDEN / case, tmp_path), device="cpu")) is kind
     answers = GOLDEN.with_name("golden_answers") / "t5"
     assert type(backend.load(lower(answers, tmp_path), device="cpu")) is StatefulSession
+
+
+@pytest.mark.parametrize(("precision", "able"), [("int8", True), ("int8", False), ("f32", True)])
+def test_where_there_is_a_choice_of_types_float32_can_be_taken(
+    precision: str, able: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = lower(GOLDEN / "llama", tmp_path, precision)
+    monkeypatch.setattr(runtime.runtime(), "get_property", lambda *_: ["FP32", "BF16"] if able else ["FP32"])
+    chosen = backends.list_types("openvino", folder, device="cpu")
+    assert chosen == (["bf16", "f32"] if able and precision == "int8" else [""])
+    assert all(
+        backends.list_types(*other, device=device) == [""]
+        for other, device in (
+            (("openvino", folder), "gpu"),
+            (("onnx", folder), "cpu"),
+        )
+    )
+    for kind in reversed(chosen):
+        backends.compute_in("openvino", folder, kind)
+        assert (folder / runtime.IN_FLOAT32).exists() == (kind == "f32")
+        computed = compiled(PagedSession(folder, "CPU")).get_property("INFERENCE_PRECISION_HINT").get_type_name()
+        assert computed == "f32" or kind != "f32"
 
 
 @pytest.mark.parametrize("case", ["gpt2", "llama", "bloom", "mistral", "gemma3_text"])

@@ -10,7 +10,9 @@ import pytest
 import backends
 from backends import Placement
 from chatapp.evaluation.timing import REPEATS, time_decode, time_prefill
+from chatapp.placement import calibration
 from chatapp.placement.calibration import calibrate, check
+from chatapp.placement.record import Measurement
 from model_store import Store
 from model_store.models import LARGE
 from support.checkpoints import ROOT, MakeCheckpoint
@@ -108,6 +110,28 @@ def test_a_large_model_is_compared_in_part_and_not_again(store: Store, model: st
         variant = store.lowered(large, "onnx", "int8")
         assert check(store, large, variant, "cpu", None, lambda step, share: steps.append(step))
     assert steps == ["comparing a part"] * 2  # at f32 and at int8, once
+
+
+@pytest.mark.parametrize(("steps", "chosen"), [((2.0, 1.0), "f32"), ((2.0, 1.99), "bf16"), ((1.0, 2.0), "bf16")])
+def test_a_decoder_is_computed_in_the_quickest_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: tuple[float, float], chosen: str
+) -> None:
+    loaded, told = [""], dict(zip(("bf16", "f32"), steps, strict=True))
+
+    class Backend:
+        @staticmethod
+        def load(folder: Path, *, device: str) -> str:
+            return loaded[-1]
+
+    def time_session(found: Measurement, session: str, on_progress: object) -> Measurement:
+        return replace(found, first_token=((256, 1.0),), p50=told[session])
+
+    monkeypatch.setattr(backends, "get", lambda name: Backend)
+    monkeypatch.setattr(backends, "list_types", lambda name, folder, device: list(told))
+    monkeypatch.setattr(backends, "compute_in", lambda name, folder, kind: loaded.append(kind))
+    monkeypatch.setattr(calibration, "time_session", time_session)
+    found = calibration.time_types(Placement("openvino", "cpu", "int8"), tmp_path, lambda step, share: None)
+    assert loaded[1:] == ["bf16", "f32", chosen] and found.p50 == told[chosen]
 
 
 def test_what_is_slow_is_timed_fewer_times(store: Store, model: str) -> None:
