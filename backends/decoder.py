@@ -159,8 +159,8 @@ class Mamba(MatrixState):
 
 
 @dataclass(frozen=True)
-class Attention:
-    """How one layer attends: a query sees keys at `0 <= distance < window` (0: no limit)."""
+class Layer:
+    """One layer: its attention, the recurrence instead of it or beside it, and its feed-forward."""
 
     heads: int
     kv_heads: int
@@ -170,6 +170,7 @@ class Attention:
     alibi: tuple[float, ...] = ()
     """One slope per head, or none."""
     window: int = 0
+    """A query sees keys at `0 <= distance < window`; 0: no limit."""
     softcap: float = 0.0
     causal: bool = True
     """Only in an encoder a query sees keys on both sides of it, and nothing is cached."""
@@ -260,7 +261,7 @@ class Experts:
 class Decoder:
     """A causal language model, as numbers; its optional parts are the weights that are present."""
 
-    layers: tuple[Attention, ...]
+    layers: tuple[Layer, ...]
     hidden_size: int
     vocab_size: int
     context_length: int
@@ -275,7 +276,7 @@ class Decoder:
     output_scale: float = 1.0
     """What the last norm is multiplied by before the head."""
     logit_softcap: float = 0.0
-    encoder: tuple[Attention, ...] = ()
+    encoder: tuple[Layer, ...] = ()
     """Layers that read the prompt as a whole; the decoder attends to what they make of it, and writes the answer."""
     start_token: int = 0
     """With an encoder: what stands before the answer's first token."""
@@ -318,12 +319,13 @@ class Decoder:
     @property
     def stretched(self) -> "Decoder":
         """The decoder of texts beyond the border alone."""
-        return replace(self, layers=tuple(replace(a, rope=a.rope and a.rope.stretched) for a in self.layers))
+        layers = (replace(layer, rope=layer.rope and layer.rope.stretched) for layer in self.layers)
+        return replace(self, layers=tuple(layers))
 
     @property
-    def caches(self) -> list[tuple[int, Attention]]:
+    def caches(self) -> list[tuple[int, Layer]]:
         """The layers that have keys and values of their own, with their numbers."""
-        return [(i, a) for i, a in enumerate(self.layers) if a.kv_layer is None and a.attends]
+        return [(i, layer) for i, layer in enumerate(self.layers) if layer.kv_layer is None and layer.attends]
 
     @property
     def readers(self) -> int:

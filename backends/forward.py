@@ -55,32 +55,32 @@ class Ops(Protocol[Tensor]):
     def level(self, x: Tensor, like: Tensor) -> Tensor:
         """The first, each token as large as that of the second, by the root of the mean of its squares."""
 
-    def attention(self, qkv: Tensor, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Tensor:
+    def attention(self, qkv: Tensor, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Tensor:
         """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q).
 
-        Where `Attention.kv_layer` names a layer, there are queries only, (B, T, Q), and its cache is as it has left it.
-        `bias` is the table (buckets, heads) that `Attention.buckets` chooses from, added to the scaled scores;
+        Where `Layer.kv_layer` names a layer, there are queries only, (B, T, Q), and its cache is as it has left it.
+        `bias` is the table (buckets, heads) that `Layer.buckets` chooses from, added to the scaled scores;
         `sinks` (heads,) are scores of a key beside all others, whose value is 0.
         """
 
-    def cross_attention(self, q: Tensor, layer: int) -> Tensor:
+    def cross_attention(self, q: Tensor, i: int) -> Tensor:
         """Attend to all of the prompt, to the keys and values that `encode` made for the layer: (B, T, Q) -> (B, T, Q).
 
         Called only where there is an encoder.
         """
 
-    def short_convolution(self, x: Tensor, layer: int, kernel: Weight) -> Tensor:
+    def short_convolution(self, x: Tensor, i: int, kernel: Weight) -> Tensor:
         """Two gates, and what they open before and after the convolution: (B, T, 3 H) -> (B, T, H).
 
         The first gate and the last third are multiplied; each channel of that, weighted by its row of the `kernel`
         (H, width), is summed over the newest tokens, goes into the state, and is multiplied by the second gate.
         """
 
-    def convolve(self, x: Tensor, layer: int, kernel: Weight) -> Tensor:
+    def convolve(self, x: Tensor, i: int, kernel: Weight) -> Tensor:
         """Each channel, weighted by its row of the `kernel` (channels, width), summed over the newest tokens."""
 
     def selective_state(
-        self, x: Tensor, steps: Tensor, keys: Tensor, queries: Tensor, layer: int, decay: Weight, skip: Weight
+        self, x: Tensor, steps: Tensor, keys: Tensor, queries: Tensor, i: int, decay: Weight, skip: Weight
     ) -> Tensor:
         """Channels and their steps, (B, T, channels) each, to what the state answers: (B, T, channels).
 
@@ -88,7 +88,7 @@ class Ops(Protocol[Tensor]):
         each number at its rate, whose logarithm is in `decay` (channels, size); some of the channel itself is added.
         """
 
-    def delta_net(self, x: Tensor, rates: Tensor, layer: int, weights: StateWeights) -> Tensor:
+    def delta_net(self, x: Tensor, rates: Tensor, i: int, weights: StateWeights) -> Tensor:
         """Queries, keys, values and gates, (B, T, channels + V), to what the state answers: (B, T, V).
 
         `rates` (B, T, 2 value_heads) say how much of a value is written, and how much of the state is kept. A
@@ -96,7 +96,7 @@ class Ops(Protocol[Tensor]):
         by the silu of its gate.
         """
 
-    def mamba(self, x: Tensor, steps: Tensor, layer: int, weights: StateWeights) -> Tensor:
+    def mamba(self, x: Tensor, steps: Tensor, i: int, weights: StateWeights) -> Tensor:
         """Queries, keys, values and gates, (B, T, channels + V), to what the state answers: (B, T, V).
 
         `steps` (B, T, value_heads) say how much of a value is written, and how much of the state fades. A convolution
@@ -149,21 +149,21 @@ def refuse_states(decoder: Decoder) -> None:
 class Attending(Generic[Tensor]):
     """Operations of a graph whose layers all attend: what keeps a state is refused."""
 
-    def short_convolution(self, x: Tensor, layer: int, kernel: Weight) -> Tensor:
+    def short_convolution(self, x: Tensor, i: int, kernel: Weight) -> Tensor:
         raise BackendError(NO_STATES)
 
-    def convolve(self, x: Tensor, layer: int, kernel: Weight) -> Tensor:
+    def convolve(self, x: Tensor, i: int, kernel: Weight) -> Tensor:
         raise BackendError(NO_STATES)
 
     def selective_state(
-        self, x: Tensor, steps: Tensor, keys: Tensor, queries: Tensor, layer: int, decay: Weight, skip: Weight
+        self, x: Tensor, steps: Tensor, keys: Tensor, queries: Tensor, i: int, decay: Weight, skip: Weight
     ) -> Tensor:
         raise BackendError(NO_STATES)
 
-    def delta_net(self, x: Tensor, rates: Tensor, layer: int, weights: StateWeights) -> Tensor:
+    def delta_net(self, x: Tensor, rates: Tensor, i: int, weights: StateWeights) -> Tensor:
         raise BackendError(NO_STATES)
 
-    def mamba(self, x: Tensor, steps: Tensor, layer: int, weights: StateWeights) -> Tensor:
+    def mamba(self, x: Tensor, steps: Tensor, i: int, weights: StateWeights) -> Tensor:
         raise BackendError(NO_STATES)
 
     def open_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:  # of LFM3, most of whose layers keep states
@@ -311,38 +311,38 @@ def enter(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Te
     return norm_if(weights, ops, x, "embedding_norm")
 
 
-def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, number: int) -> Tensor:
+def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
     """Compute what a layer's tokens take from those before them, by attention, by a state or both: (B, T, hidden)."""
-    layer, recurrence = f"{part}layers.{number}.", decoder.layers[number].recurrence
+    layer, recurrence = f"{part}layers.{i}.", decoder.layers[i].recurrence
     if isinstance(recurrence, ShortConvolution):
-        mixed = ops.short_convolution(ops.linear(x, weights[layer + "in_proj"]), number, weights[layer + "convolution"])
+        mixed = ops.short_convolution(ops.linear(x, weights[layer + "in_proj"]), i, weights[layer + "convolution"])
     elif isinstance(recurrence, SelectiveState):
-        mixed = select(weights, ops, x, layer, number)
+        mixed = select(weights, ops, x, layer, i)
     elif recurrence:
         kernel, decay, bias = (weights[layer + name] for name in ("convolution", "decay", "decay_bias"))
         beside = StateWeights(kernel, decay, bias, weights.get(layer + "value_norm"), weights.get(layer + "skip"))
         rates, qkvz = (ops.linear(x, weights[layer + name]) for name in ("rates_proj", "qkvz_proj"))
         compute = ops.mamba if isinstance(recurrence, Mamba) else ops.delta_net
-        mixed = compute(qkvz, rates, number, beside)
+        mixed = compute(qkvz, rates, i, beside)
     else:
-        mixed = attend(decoder, weights, ops, x, part, number)
+        mixed = attend(decoder, weights, ops, x, part, i)
     mixed = norm_if(weights, ops, mixed, layer + "attention_sub_norm")
-    if decoder.layers[number].beside:
-        attended = ops.linear(attend(decoder, weights, ops, x, part, number), weights[layer + "o_proj"])
+    if decoder.layers[i].beside:
+        attended = ops.linear(attend(decoder, weights, ops, x, part, i), weights[layer + "o_proj"])
         return ops.add(attended, ops.linear(mixed, weights[layer + "state_o_proj"]))
     return ops.linear(mixed, weights[layer + "o_proj"])
 
 
-def select(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str, number: int) -> Tensor:
+def select(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str, i: int) -> Tensor:
     """Compute what a state answers whose steps, keys and queries are made of its channels: (B, T, channels)."""
     both = ops.linear(x, weights[layer + "in_proj"])
-    x = ops.activate(ops.convolve(ops.part(both, 0, 2), number, weights[layer + "convolution"]), "silu")
+    x = ops.activate(ops.convolve(ops.part(both, 0, 2), i, weights[layer + "convolution"]), "silu")
     low, keys, queries = (
         norm_if(weights, ops, ops.linear(x, weights[f"{layer}{role}_proj"]), f"{layer}{role}_norm")
         for role in ("steps_down", "keys", "queries")
     )
     steps = ops.linear(low, weights[layer + "steps_proj"])
-    answers = ops.selective_state(x, steps, keys, queries, number, weights[layer + "decay"], weights[layer + "skip"])
+    answers = ops.selective_state(x, steps, keys, queries, i, weights[layer + "decay"], weights[layer + "skip"])
     return ops.multiply(answers, ops.activate(ops.part(both, 1, 2), "silu"))
 
 
@@ -360,8 +360,8 @@ def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part
     bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
     attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
     if layer + "attention_gate" in weights:
-        a, gates = decoder.layers[i], ops.linear(x, weights[layer + "attention_gate"])
-        return ops.open_heads(attended, gates, a.head_dim) if a.gates == "head" else ops.open(attended, gates)
+        gates, how = ops.linear(x, weights[layer + "attention_gate"]), decoder.layers[i]
+        return ops.open_heads(attended, gates, how.head_dim) if how.gates == "head" else ops.open(attended, gates)
     return attended
 
 

@@ -11,12 +11,12 @@ from backends.decoder import (
     LEAST_SQUARE,
     NEAR_ZERO,
     Activation,
-    Attention,
     Clamped,
     Decoder,
     DeltaNet,
     ExpertMatrices,
     Experts,
+    Layer,
     Mamba,
     MatrixState,
     Norms,
@@ -53,7 +53,7 @@ class Ops:
     """Operations on arrays; `memory` is what the decoder knows of a prompt that an encoder has read."""
 
     def __init__(self, decoder: Decoder, tokens: np.ndarray, cache: Cache, last: int, memory: Cache | None = None):
-        past = next((each[0].shape[2] for each, a in zip(cache, decoder.layers, strict=True) if a.attends), 0)
+        past = next((each[0].shape[2] for each, layer in zip(cache, decoder.layers, strict=True) if layer.attends), 0)
         self.decoder, self.cache, self.wanted, self.memory = decoder, cache, last, memory or []
         self.tokens = tokens
         self.positions = np.broadcast_to(np.arange(past, past + tokens.shape[1]), tokens.shape)
@@ -99,40 +99,38 @@ class Ops:
         square, wanted = (np.square(each).mean(-1, keepdims=True) for each in (x, like))
         return np.asarray(x * np.sqrt(wanted / np.maximum(square, np.float32(LEAST_SQUARE))))
 
-    def attention(
-        self, qkv: np.ndarray, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None
-    ) -> np.ndarray:
-        a = self.decoder.layers[layer]
-        ends = np.array([a.heads, a.heads + a.kv_heads]) * a.head_dim
-        parts = np.split(qkv, ends, axis=-1) if a.kv_layer is None else [qkv]
-        if a.qk_norm == "heads":
+    def attention(self, qkv: np.ndarray, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> np.ndarray:
+        layer = self.decoder.layers[i]
+        ends = np.array([layer.heads, layer.heads + layer.kv_heads]) * layer.head_dim
+        parts = np.split(qkv, ends, axis=-1) if layer.kv_layer is None else [qkv]
+        if layer.qk_norm == "heads":
             parts = self.normalise(parts, norms)
-        parts = [split_heads(x, a.head_dim) for x in parts]
-        if a.qk_norm == "head":
+        parts = [split_heads(x, layer.head_dim) for x in parts]
+        if layer.qk_norm == "head":
             parts = self.normalise(parts, norms)
-        if a.rope:
-            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
-        if a.qk_norm == "turned":
+        if layer.rope:
+            parts[:2] = [self.rotate(x, layer.rope) for x in parts[:2]]
+        if layer.qk_norm == "turned":
             parts = self.normalise(parts, norms)
         q, *new = parts
         if new:
-            *past, before, state = self.cache[layer]
+            *past, before, state = self.cache[i]
             k, v = (np.concatenate(pair, axis=2) for pair in zip(past, new, strict=True))
-            self.cache[layer] = k, v, before, state
-        k, v, *_ = self.cache[layer if a.kv_layer is None else a.kv_layer]
+            self.cache[i] = k, v, before, state
+        k, v, *_ = self.cache[i if layer.kv_layer is None else layer.kv_layer]
 
-        repeats = a.heads // a.kv_heads
-        scores = q @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(a.scale)  # (B, H, T, S)
-        scores = self.softcap(scores, a.softcap) if a.softcap else scores
+        repeats = layer.heads // layer.kv_heads
+        scores = q @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(layer.scale)  # (B, H, T, S)
+        scores = self.softcap(scores, layer.softcap) if layer.softcap else scores
         distance = self.positions[0][-q.shape[2] :, None] - np.arange(k.shape[2])  # (T, S)
-        if a.alibi:
-            scores = scores - np.array(a.alibi, np.float32)[:, None, None] * distance
+        if layer.alibi:
+            scores = scores - np.array(layer.alibi, np.float32)[:, None, None] * distance
         if bias:
-            place = np.clip(distance + (0 if a.causal else len(a.buckets) // 2), 0, len(a.buckets) - 1)
+            place = np.clip(distance + (0 if layer.causal else len(layer.buckets) // 2), 0, len(layer.buckets) - 1)
             table = np.asarray(bias.values, np.float32)
-            scores = scores + table[np.array(a.buckets)[place]].transpose(2, 0, 1)  # (H, T, S)
-        if a.causal:
-            visible = (distance >= 0) & (distance < (a.window or np.inf))
+            scores = scores + table[np.array(layer.buckets)[place]].transpose(2, 0, 1)  # (H, T, S)
+        if layer.causal:
+            visible = (distance >= 0) & (distance < (layer.window or np.inf))
             scores = np.where(visible, scores, np.float32(-np.inf))
         shares = softmax_with(sinks, scores) if sinks else softmax(scores)
         return join_heads(shares @ v.repeat(repeats, 1))
@@ -141,17 +139,17 @@ class Ops:
         """Queries, or also keys and values, each by its norm, as far as there are any."""
         return [*map(self.norm, parts, norms), *parts[len(norms) :]]
 
-    def short_convolution(self, x: np.ndarray, layer: int, kernel: Weight) -> np.ndarray:
+    def short_convolution(self, x: np.ndarray, i: int, kernel: Weight) -> np.ndarray:
         before, after, x = np.split(x, 3, axis=-1)
-        return np.asarray(after * self.convolve(before * x, layer, kernel))
+        return np.asarray(after * self.convolve(before * x, i, kernel))
 
-    def convolve(self, x: np.ndarray, layer: int, kernel: Weight) -> np.ndarray:
+    def convolve(self, x: np.ndarray, i: int, kernel: Weight) -> np.ndarray:
         """Each channel (B, T, channels) weighted over the newest tokens, of which those before these are cached."""
-        weights, (k, v, before, state) = np.asarray(kernel.values, np.float32), self.cache[layer]
+        weights, (k, v, before, state) = np.asarray(kernel.values, np.float32), self.cache[i]
         width, count = weights.shape[1], x.shape[1]
         seen = np.concatenate([before, x], axis=1)
-        self.cache[layer] = k, v, seen[:, seen.shape[1] - width + 1 :], state
-        total = np.asarray(sum(seen[:, i : i + count] * weights[:, i] for i in range(width)))
+        self.cache[i] = k, v, seen[:, seen.shape[1] - width + 1 :], state
+        total = np.asarray(sum(seen[:, t : t + count] * weights[:, t] for t in range(width)))
         return total if kernel.bias is None else total + kernel.bias
 
     def selective_state(
@@ -160,63 +158,63 @@ class Ops:
         steps: np.ndarray,
         keys: np.ndarray,
         queries: np.ndarray,
-        layer: int,
+        i: int,
         decay: Weight,
         skip: Weight,
     ) -> np.ndarray:
         steps, rates = np.logaddexp(steps, np.float32(0))[..., None], -np.exp(np.asarray(decay.values, np.float32))
-        *others, state = self.cache[layer]  # (B, channels, size)
+        *others, state = self.cache[i]  # (B, channels, size)
         written, answers = steps * x[..., None] * keys[:, :, None], np.asarray(skip.values) * x
         for t in range(x.shape[1]):
             state = state * np.exp(rates * steps[:, t]) + written[:, t]
             answers[:, t] += (state * queries[:, t, None]).sum(-1)
-        self.cache[layer] = *others, state
+        self.cache[i] = *others, state
         return np.asarray(answers)
 
-    def state_heads(self, x: np.ndarray, layer: int, how: MatrixState, kernel: Weight) -> list[np.ndarray]:
+    def state_heads(self, x: np.ndarray, i: int, how: MatrixState, kernel: Weight) -> list[np.ndarray]:
         """Queries, keys and values of each head, (B, value_heads, T, size), after their convolution; and the gates."""
         qkv, gates = np.split(x, [how.channels], axis=-1)
-        qkv = self.activate(self.convolve(qkv, layer, kernel), "silu")
+        qkv = self.activate(self.convolve(qkv, i, kernel), "silu")
         q, k, v = np.split(qkv, np.array([1, 2]) * how.key_heads * how.key_size, axis=-1)
         q, k = (split_heads(x, how.key_size).repeat(how.value_heads // how.key_heads, 1) for x in (q, k))
         return [q, k, split_heads(v, how.value_size), gates]
 
-    def delta_net(self, x: np.ndarray, rates: np.ndarray, layer: int, weights: StateWeights) -> np.ndarray:
-        how = self.decoder.layers[layer].recurrence
+    def delta_net(self, x: np.ndarray, rates: np.ndarray, i: int, weights: StateWeights) -> np.ndarray:
+        how = self.decoder.layers[i].recurrence
         assert isinstance(how, DeltaNet)
-        q, k, v, gates = self.state_heads(x, layer, how, weights.kernel)
+        q, k, v, gates = self.state_heads(x, i, how, weights.kernel)
         q, k, share, kept = unit(q), unit(k), *np.split(rates, 2, axis=-1)
         written = np.float32(how.most) * sigmoid(share).swapaxes(1, 2)[..., None]  # (B, H, T, 1)
         rates_of_heads = np.exp(np.asarray(weights.decay.values))
         fading = -rates_of_heads * np.logaddexp(kept + weights.decay_bias.values, np.float32(0))
         left = np.exp(fading).swapaxes(1, 2)[..., None]
-        *others, state = self.cache[layer]
+        *others, state = self.cache[i]
         answers = np.empty_like(v)
         for t in range(v.shape[2]):
             state = state * left[:, :, t, None]
             known = (state @ k[:, :, t, :, None])[..., 0]  # (B, H, value_size)
             state = state + ((v[:, :, t] - known) * written[:, :, t])[..., None] * k[:, :, t, None]
             answers[:, :, t] = (state @ q[:, :, t, :, None])[..., 0] * np.float32(how.key_size**-0.5)
-        self.cache[layer] = *others, state
+        self.cache[i] = *others, state
         assert weights.norm
         epsilon = np.float32(self.decoder.epsilon if how.epsilon is None else how.epsilon)
         answers = answers / np.sqrt(np.square(answers).mean(-1, keepdims=True) + epsilon) * weights.norm.values
         return np.asarray(join_heads(answers) * self.activate(gates, "silu"))
 
-    def mamba(self, x: np.ndarray, steps: np.ndarray, layer: int, weights: StateWeights) -> np.ndarray:
-        how = self.decoder.layers[layer].recurrence
+    def mamba(self, x: np.ndarray, steps: np.ndarray, i: int, weights: StateWeights) -> np.ndarray:
+        how = self.decoder.layers[i].recurrence
         assert isinstance(how, Mamba)
         assert weights.skip
-        q, k, v, gates = self.state_heads(x, layer, how, weights.kernel)
+        q, k, v, gates = self.state_heads(x, i, how, weights.kernel)
         steps = np.logaddexp(steps + weights.decay_bias.values, np.float32(0)).swapaxes(1, 2)[..., None]  # (B, H, T, 1)
         left = np.exp(-np.exp(np.asarray(weights.decay.values))[:, None, None] * steps)
-        *others, state = self.cache[layer]
+        *others, state = self.cache[i]
         answers = np.asarray(weights.skip.values)[:, None, None] * v
         for t in range(v.shape[2]):
             written = (v * steps)[:, :, t, :, None] * k[:, :, t, None]
             state = state * left[:, :, t, None] + written  # (B, H, value_size, key_size)
             answers[:, :, t] += (state @ q[:, :, t, :, None])[..., 0]
-        self.cache[layer] = *others, state
+        self.cache[i] = *others, state
         opened = join_heads(answers) * self.activate(gates, "silu")
         if not weights.norm or how.epsilon is None:
             return np.asarray(opened)
@@ -224,10 +222,12 @@ class Ops:
         normed = groups / np.sqrt(np.square(groups).mean(-1, keepdims=True) + np.float32(how.epsilon))
         return np.asarray(normed.reshape(opened.shape) * weights.norm.values)
 
-    def cross_attention(self, q: np.ndarray, layer: int) -> np.ndarray:
-        a, (k, v) = self.decoder.layers[layer], self.memory[layer]
-        repeats = a.heads // a.kv_heads
-        scores = split_heads(q, a.head_dim) @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(a.scale)  # (B, H, T, S)
+    def cross_attention(self, q: np.ndarray, i: int) -> np.ndarray:
+        layer, (k, v) = self.decoder.layers[i], self.memory[i]
+        repeats = layer.heads // layer.kv_heads
+        scores = (
+            split_heads(q, layer.head_dim) @ k.repeat(repeats, 1).swapaxes(2, 3) * np.float32(layer.scale)
+        )  # (B, H, T, S)
         return join_heads(softmax(scores) @ v.repeat(repeats, 1))
 
     def rotate(self, x: np.ndarray, rope: Rope) -> np.ndarray:
@@ -350,18 +350,18 @@ def softmax_with(sinks: Weight, scores: np.ndarray) -> np.ndarray:
 
 def empty(decoder: Decoder, batch: int) -> Cache:
     """A cache of no tokens."""
-    return [nothing(a, decoder.hidden_size, batch) for a in decoder.layers]
+    return [nothing(layer, decoder.hidden_size, batch) for layer in decoder.layers]
 
 
-def nothing(a: Attention, hidden_size: int, batch: int) -> tuple[np.ndarray, ...]:
+def nothing(layer: Layer, hidden_size: int, batch: int) -> tuple[np.ndarray, ...]:
     """What a layer begins with."""
-    how, channels = a.recurrence, hidden_size
+    how, channels = layer.recurrence, hidden_size
     sizes: tuple[int, ...] = (0, 0, 0)
     if isinstance(how, SelectiveState):
         sizes, channels = (how.channels, how.size), how.channels
     if isinstance(how, MatrixState):
         sizes, channels = (how.value_heads, how.value_size, how.key_size), how.channels
-    shapes = (a.kv_heads, 0, a.head_dim), (how.width - 1 if how else 0, channels), sizes
+    shapes = (layer.kv_heads, 0, layer.head_dim), (how.width - 1 if how else 0, channels), sizes
     none, before, state = (np.zeros((batch, *shape), np.float32) for shape in shapes)
     return none, none, before, state
 
@@ -397,7 +397,7 @@ class Range(CachedSession):
     def read(self, prompt: np.ndarray) -> None:
         ops = Ops(self.decoder.reader, prompt, empty(self.decoder.reader, len(prompt)), 1)
         pairs = zip(encode(self.decoder, self.weights, ops), self.decoder.layers, strict=True)
-        self.memory = [(k, v) for k, v in (np.split(split_heads(kv, a.head_dim), 2, axis=1) for kv, a in pairs)]
+        self.memory = [(k, v) for k, v in (np.split(split_heads(kv, layer.head_dim), 2, axis=1) for kv, layer in pairs)]
 
     def rewind(self, length: int) -> None:
         super().rewind(length)
@@ -406,12 +406,12 @@ class Range(CachedSession):
 
     def states(self) -> States:
         """What layers have in the place of keys and values; arrays that nothing writes to."""
-        kept = [i for i, a in enumerate(self.decoder.layers) if a.recurrence]
+        kept = [i for i, layer in enumerate(self.decoder.layers) if layer.recurrence]
         return {f"{kind}_{i}": x for i in kept for kind, x in zip(("tokens", "state"), self.cache[i][2:], strict=True)}
 
     def put(self, states: States) -> None:
-        for i, a in enumerate(self.decoder.layers):
-            if a.recurrence:
+        for i, layer in enumerate(self.decoder.layers):
+            if layer.recurrence:
                 self.cache[i] = *self.cache[i][:2], states[f"tokens_{i}"], states[f"state_{i}"]
 
     def take_rows(self, parents: list[int]) -> None:

@@ -23,11 +23,11 @@ class Cache:
         self.fresh[kind].append(fresh)
         return self.extended(kind, layer, fresh)
 
-    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
+    def extended(self, kind: Kind, i: int, fresh: Var) -> Var:
         """What `extend` returns."""
         raise NotImplementedError
 
-    def prompt(self, layer: int) -> tuple[Var, Var]:
+    def prompt(self, i: int) -> tuple[Var, Var]:
         """A layer's keys and values of the prompt, where an encoder has read it."""
         raise NotImplementedError
 
@@ -46,8 +46,8 @@ class Slices(Cache):
         self.begin = mb.concat(values=[np.array([0, 0], np.int32), start, np.array([0], np.int32)], axis=0)
         self.end = mb.concat(values=[np.array([1, heads], np.int32), stop, np.array([head_dim], np.int32)], axis=0)
 
-    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
-        state = self.inputs[f"{kind}_{layer}"]
+    def extended(self, kind: Kind, i: int, fresh: Var) -> Var:
+        state = self.inputs[f"{kind}_{i}"]
         updated = mb.slice_update(x=mb.read_state(input=state), update=fresh, begin=self.begin, end=self.end)
         return mb.coreml_update_state(state=state, value=updated)
 
@@ -60,8 +60,8 @@ class OneHot(Cache):
         taken = mb.reduce_sum(x=inputs["place"], axes=[-1], keep_dims=True)  # (1, 1, capacity, 1)
         self.kept = mb.sub(x=np.float16(1), y=taken)
 
-    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
-        state = self.inputs[f"{kind}_{layer}"]
+    def extended(self, kind: Kind, i: int, fresh: Var) -> Var:
+        state = self.inputs[f"{kind}_{i}"]
         kept = mb.mul(x=mb.read_state(input=state), y=self.kept)
         placed = mb.matmul(x=self.inputs["place"], y=fresh)
         return mb.coreml_update_state(state=state, value=mb.add(x=kept, y=placed))
@@ -73,18 +73,18 @@ class InAndOut(Cache):
     With an encoder, what it made of the prompt comes in too.
     """
 
-    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
-        past = self.layer_of(f"past_{kind}s", layer)
+    def extended(self, kind: Kind, i: int, fresh: Var) -> Var:
+        past = self.layer_of(f"past_{kind}s", i)
         return mb.concat(values=[past, fresh], axis=2)  # (1, kv_heads, capacity + count, head_dim)
 
-    def layer_of(self, name: str, layer: int) -> Var:
+    def layer_of(self, name: str, i: int) -> Var:
         """One layer's part of an input of all layers."""
         whole = self.inputs[name]
-        return mb.slice_by_index(x=whole, begin=[layer, 0, 0, 0], end=[layer + 1, *whole.shape[1:]])
+        return mb.slice_by_index(x=whole, begin=[i, 0, 0, 0], end=[i + 1, *whole.shape[1:]])
 
-    def prompt(self, layer: int) -> tuple[Var, Var]:
+    def prompt(self, i: int) -> tuple[Var, Var]:
         """A layer's keys and values of the prompt."""
-        return self.layer_of("memory_keys", layer), self.layer_of("memory_values", layer)
+        return self.layer_of("memory_keys", i), self.layer_of("memory_values", i)
 
     def outputs(self) -> list[Var]:
         return [mb.concat(values=self.fresh[kind], axis=0, name=f"new_{kind}s") for kind in KINDS]
@@ -93,7 +93,7 @@ class InAndOut(Cache):
 class Reading(Cache):
     """An encoder's: every token sees every other, and nothing is kept."""
 
-    def extended(self, kind: Kind, layer: int, fresh: Var) -> Var:
+    def extended(self, kind: Kind, i: int, fresh: Var) -> Var:
         return fresh
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from backends import BackendError
-from backends.decoder import Attention, Clamped, Decoder, Experts, Latent, Quantized, Rope
+from backends.decoder import Clamped, Decoder, Experts, Latent, Layer, Quantized, Rope
 from backends.quantize import dequantize
 
 Layout = Literal["channels", "plain"]
@@ -61,26 +61,26 @@ class Lowered:
     def from_json(cls, facts: dict[str, Any]) -> "Lowered":
         """What `asdict` has made of one."""
         for part in "layers", "encoder":
-            facts["decoder"][part] = tuple(attention(layer) for layer in facts["decoder"][part])
+            facts["decoder"][part] = tuple(read_layer(layer) for layer in facts["decoder"][part])
         if experts := facts["decoder"]["experts"]:
             clamped = experts["clamped"] and Clamped(**experts["clamped"])
             facts["decoder"]["experts"] = Experts(**{**experts, "layers": tuple(experts["layers"]), "clamped": clamped})
         return cls(**{**facts, "decoder": Decoder(**facts["decoder"])})
 
 
-def attention(facts: dict[str, Any]) -> Attention:
-    """One layer's attention, from JSON."""
+def read_layer(facts: dict[str, Any]) -> Layer:
+    """A layer, from JSON."""
     rope = facts["rope"]
     if rope:
         rope = Rope(tuple(rope["inverse_frequencies"]), rope["amplitude"])
     latent = facts["latent"] and Latent(**facts["latent"])
     tuples = {name: tuple(facts[name]) for name in ("alibi", "buckets")}
-    return Attention(**{**facts, **tuples, "rope": rope, "latent": latent})
+    return Layer(**{**facts, **tuples, "rope": rope, "latent": latent})
 
 
 def ropes(decoder: Decoder) -> list[Rope]:
     """The distinct rotations of a decoder."""
-    return list(dict.fromkeys(a.rope for a in decoder.layers if a.rope))
+    return list(dict.fromkeys(layer.rope for layer in decoder.layers if layer.rope))
 
 
 def bias_input(name: str) -> str:
@@ -89,14 +89,14 @@ def bias_input(name: str) -> str:
     return f"bias_{layer}" if layer else "bias"
 
 
-def attending_layers(decoder: Decoder, count: int) -> tuple[Attention, ...]:
+def attending_layers(decoder: Decoder, count: int) -> tuple[Layer, ...]:
     """The layers that attend in a function of `count` tokens: a prefill ends with the last layer's keys and values."""
     return decoder.layers if count == 1 or not decoder.layers[0].causal else decoder.layers[:-1]
 
 
-def stacked_shape(layers: Sequence[Attention], capacity: int) -> tuple[int, int, int, int]:
+def stacked_shape(layers: Sequence[Layer], capacity: int) -> tuple[int, int, int, int]:
     """The shape of all layers' keys, or values, in one array."""
-    sizes = {(a.kv_heads, a.head_dim) for a in layers}
+    sizes = {(layer.kv_heads, layer.head_dim) for layer in layers}
     if len(sizes) > 1:
         raise BackendError("Core ML cannot run this model: its layers have heads of different sizes")
     heads, head_dim = sizes.pop()
@@ -128,16 +128,16 @@ class Inputs:
         """What hides the padding after a prompt of `length` tokens, (1, 1, 1, prompt)."""
         return np.where(np.arange(self.longest) < length, 0, MASKED)[None, None, None].astype(np.float32)
 
-    def biases(self, part: str, a: Attention, distance: np.ndarray) -> dict[str, np.ndarray]:
+    def biases(self, part: str, layer: Layer, distance: np.ndarray) -> dict[str, np.ndarray]:
         """The biases of scores of the encoder, `encoder.`, or of the decoder, by the inputs that they are."""
         names = [name for name in self.tables if name.endswith(BIAS) and name.startswith("encoder.") == bool(part)]
-        return {bias_input(name): self.bias(name, a, distance) for name in names}
+        return {bias_input(name): self.bias(name, layer, distance) for name in names}
 
-    def bias(self, name: str, a: Attention, distance: np.ndarray) -> np.ndarray:
+    def bias(self, name: str, layer: Layer, distance: np.ndarray) -> np.ndarray:
         """The bias (1, heads, T, S) of scores at `distance` (T, S), from the table of this name."""
-        place = np.clip(distance + (0 if a.causal else len(a.buckets) // 2), 0, len(a.buckets) - 1)
+        place = np.clip(distance + (0 if layer.causal else len(layer.buckets) // 2), 0, len(layer.buckets) - 1)
         table = np.asarray(dequantize(self.tables[name]), np.float32)
-        chosen: np.ndarray = table[np.array(a.buckets)[place]]  # (T, S, heads)
+        chosen: np.ndarray = table[np.array(layer.buckets)[place]]  # (T, S, heads)
         return chosen.transpose(2, 0, 1)[None]
 
     def arrays(self, tokens: np.ndarray, start: int, count: int, prompt: int = 0) -> dict[str, np.ndarray]:

@@ -22,7 +22,7 @@ from backends.coreml.inputs import (
     stacked_shape,
 )
 from backends.coreml.tools import Function, Program, Var, mb, types
-from backends.decoder import Activation, Attention, Decoder, ExpertMatrices, Norms, Quantized, Rope, Weight, Weights
+from backends.decoder import Activation, Decoder, ExpertMatrices, Layer, Norms, Quantized, Rope, Weight, Weights
 from backends.errors import BackendError, foreign
 from backends.forward import Attending, encode, forward
 
@@ -157,8 +157,8 @@ class Ops(Attending[Value]):
         """The rows of a matrix that are multiplied apart."""
         kind, rows = weight.name.rpartition(".")[2], len(matrix(weight))
         if kind == "qkv_proj":
-            a = self.decoder.layers[int(weight.name.split(".")[-2])]
-            ends = np.cumsum([0, a.heads, a.kv_heads, a.kv_heads]) * a.head_dim
+            layer = self.decoder.layers[int(weight.name.split(".")[-2])]
+            ends = np.cumsum([0, layer.heads, layer.kv_heads, layer.kv_heads]) * layer.head_dim
         elif kind in ("gate_up_proj", "cross_kv_proj", "kv_up_proj"):
             ends = np.array([0, rows // 2, rows])
         elif kind in HEADS:
@@ -196,55 +196,55 @@ class Ops(Attending[Value]):
     def level(self, x: Value, like: Value) -> Value:
         raise BackendError(UNEVEN)
 
-    def attention(self, qkv: Value, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Value:
-        a = self.decoder.layers[layer]
-        counts = a.heads, a.kv_heads, a.kv_heads
+    def attention(self, qkv: Value, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Value:
+        layer = self.decoder.layers[i]
+        counts = layer.heads, layer.kv_heads, layer.kv_heads
         parts = qkv
-        if a.qk_norm == "heads":
+        if layer.qk_norm == "heads":
             parts = [*map(self.norm, parts, norms), *parts[len(norms) :]]
-        parts = [self.layout.heads(x, count, a.head_dim) for x, count in zip(parts, counts, strict=True)]
-        if a.qk_norm == "head":
+        parts = [self.layout.heads(x, count, layer.head_dim) for x, count in zip(parts, counts, strict=True)]
+        if layer.qk_norm == "head":
             parts = self.normalise(parts, norms)
-        if a.rope:
-            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
-        if a.qk_norm == "turned":
+        if layer.rope:
+            parts[:2] = [self.rotate(x, layer.rope) for x in parts[:2]]
+        if layer.qk_norm == "turned":
             parts = self.normalise(parts, norms)
         q, k, v = parts
         k, v = self.cache.extend("key", k), self.cache.extend("value", v)  # (1, kv_heads, S, head_dim)
-        if layer >= len(attending_layers(self.decoder, self.cache.count)):
+        if i >= len(attending_layers(self.decoder, self.cache.count)):
             return self.layout.joined(q)  # stands for what nobody will use
-        mask = self.inputs[f"mask_{a.window}" if a.causal else "prompt_mask"]
+        mask = self.inputs[f"mask_{layer.window}" if layer.causal else "prompt_mask"]
         terms = [*([self.inputs[bias_input(bias.name)]] if bias else []), mask]
-        return self.attend(q, k, v, a, terms, sinks)
+        return self.attend(q, k, v, layer, terms, sinks)
 
     def normalise(self, parts: list[Value], norms: Norms) -> list[Value]:
         """Heads of queries, keys and values, each by its norm, as far as there are any."""
         return [*(self.norm_along(x, norm, 3) for x, norm in zip(parts, norms, strict=False)), *parts[len(norms) :]]
 
-    def cross_attention(self, q: Value, layer: int) -> Value:
-        a = self.decoder.layers[layer]
-        bare = replace(a, softcap=0.0, alibi=())
+    def cross_attention(self, q: Value, i: int) -> Value:
+        layer = self.decoder.layers[i]
+        bare = replace(layer, softcap=0.0, alibi=())
         return self.attend(
-            self.layout.heads(q, a.heads, a.head_dim), *self.cache.prompt(layer), bare, [self.inputs["prompt_mask"]]
+            self.layout.heads(q, layer.heads, layer.head_dim), *self.cache.prompt(i), bare, [self.inputs["prompt_mask"]]
         )
 
     def attend(
-        self, q: Value, k: Value, v: Value, a: Attention, terms: list[Value], sinks: Weight | None = None
+        self, q: Value, k: Value, v: Value, layer: Layer, terms: list[Value], sinks: Weight | None = None
     ) -> Value:
         """What queries (1, heads, T, head_dim) find; `terms` are added to their scores."""
-        shared, length = a.heads // a.kv_heads, q.shape[2]
+        shared, length = layer.heads // layer.kv_heads, q.shape[2]
         if shared > 1:  # queries that share a head are rows of one matrix
-            q = mb.reshape(x=q, shape=[1, a.kv_heads, shared * length, a.head_dim])
-        scores = mb.matmul(x=self.scale(q, a.scale), y=k, transpose_y=True)
+            q = mb.reshape(x=q, shape=[1, layer.kv_heads, shared * length, layer.head_dim])
+        scores = mb.matmul(x=self.scale(q, layer.scale), y=k, transpose_y=True)
         if shared > 1:
-            scores = mb.reshape(x=scores, shape=[1, a.heads, length, k.shape[2]])
-        scores = self.masked(scores, a, terms)
+            scores = mb.reshape(x=scores, shape=[1, layer.heads, length, k.shape[2]])
+        scores = self.masked(scores, layer, terms)
         probabilities = self.softmax_with(sinks, scores) if sinks else mb.softmax(x=scores, axis=-1)  # (1, heads, T, S)
         if shared > 1:
-            probabilities = mb.reshape(x=probabilities, shape=[1, a.kv_heads, shared * length, k.shape[2]])
+            probabilities = mb.reshape(x=probabilities, shape=[1, layer.kv_heads, shared * length, k.shape[2]])
         attended = mb.matmul(x=probabilities, y=v)
         if shared > 1:
-            attended = mb.reshape(x=attended, shape=[1, a.heads, length, a.head_dim])
+            attended = mb.reshape(x=attended, shape=[1, layer.heads, length, layer.head_dim])
         return self.layout.joined(attended)
 
     def softmax_with(self, sinks: Weight, scores: Value) -> Value:
@@ -257,12 +257,13 @@ class Ops(Attending[Value]):
         shares = mb.softmax(x=mb.concat(values=[scores, column], axis=3), axis=-1)
         return mb.slice_by_index(x=shares, begin=[0, 0, 0, 0], end=scores.shape)
 
-    def masked(self, scores: Value, a: Attention, terms: list[Value]) -> Value:
+    def masked(self, scores: Value, layer: Layer, terms: list[Value]) -> Value:
         """Scores (1, heads, T, S) with what depends on positions."""
-        if a.softcap:
-            scores = self.softcap(scores, a.softcap)
-        if a.alibi:
-            slopes = self.constant(f"slopes.{abs(hash(a.alibi))}", np.array(a.alibi, np.float16)[None, :, None, None])
+        if layer.softcap:
+            scores = self.softcap(scores, layer.softcap)
+        if layer.alibi:
+            values = np.array(layer.alibi, np.float16)[None, :, None, None]
+            slopes = self.constant(f"slopes.{abs(hash(layer.alibi))}", values)
             scores = mb.add(x=scores, y=mb.mul(x=self.inputs["distance"], y=slopes))
         for term in terms:
             scores = mb.add(x=scores, y=term)
@@ -379,7 +380,8 @@ def reading(lowered: Lowered, weights: Weights, inputs: Inputs) -> Function:
         found = encode(replace(decoder, embedding_scale=1.0), weights, ops)  # the host has multiplied by it
         outputs = []
         for kind, parts in zip(KINDS, zip(*found, strict=True), strict=True):
-            heads = [ops.layout.heads(x, a.kv_heads, a.head_dim) for x, a in zip(parts, decoder.layers, strict=True)]
+            sizes = [(layer.kv_heads, layer.head_dim) for layer in decoder.layers]
+            heads = [ops.layout.heads(x, *size) for x, size in zip(parts, sizes, strict=True)]
             outputs.append(mb.concat(values=heads, axis=0, name=f"memory_{kind}s"))
         built.set_outputs(outputs)
     return built

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from backends.coreml.inputs import EMBEDDINGS
-from backends.decoder import Attention, Decoder, ExpertMatrices, Experts, Lazy, Quantized, Weight, Weights
+from backends.decoder import Decoder, ExpertMatrices, Experts, Layer, Lazy, Quantized, Weight, Weights
 from backends.quantize import dequantize, half
 
 Table = np.ndarray | Quantized
@@ -104,8 +104,9 @@ def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
     def near(number: float) -> float:
         return float(np.float16(number))
 
-    def near_layer(a: Attention) -> Attention:
-        return replace(a, scale=near(a.scale), softcap=near(a.softcap), alibi=tuple(near(slope) for slope in a.alibi))
+    def near_layer(layer: Layer) -> Layer:
+        slopes = tuple(near(slope) for slope in layer.alibi)
+        return replace(layer, scale=near(layer.scale), softcap=near(layer.softcap), alibi=slopes)
 
     def near_experts(experts: Experts) -> Experts:
         clamped = experts.clamped and replace(
@@ -115,8 +116,8 @@ def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
 
     return replace(
         decoder,
-        layers=tuple(near_layer(a) for a in decoder.layers),
-        encoder=tuple(near_layer(a) for a in decoder.encoder),
+        layers=tuple(near_layer(layer) for layer in decoder.layers),
+        encoder=tuple(near_layer(layer) for layer in decoder.encoder),
         output_scale=near(decoder.output_scale),
         context_length=context_length,
         epsilon=near(decoder.epsilon),

@@ -58,9 +58,9 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         if any("position_ids" in node.input for node in graph.nodes):
             inputs.append(value("position_ids", TensorProto.INT64, "B", "T"))
         outputs = [value("logits", TensorProto.FLOAT, "B", "T", decoder.vocab_size)]
-        for i, a in enumerate(decoder.layers):
+        for i, layer in enumerate(decoder.layers):
             for kind in ("key", "value"):
-                shape = ("B", a.kv_heads, "S", width(a)), ("B", a.kv_heads, "all", width(a))
+                shape = ("B", layer.kv_heads, "S", width(layer)), ("B", layer.kv_heads, "all", width(layer))
                 inputs.append(value(public(f"past_{kind}_{i}"), TensorProto.FLOAT, *shape[0]))
                 outputs.append(value(public(f"present_{kind}_{i}"), TensorProto.FLOAT, *shape[1]))
         for node in graph.nodes:

@@ -12,10 +12,10 @@ from backends import BackendError
 from backends.decoder import (
     LEAST_SQUARE,
     Activation,
-    Attention,
     Decoder,
     DeltaNet,
     ExpertMatrices,
+    Layer,
     Mamba,
     Norms,
     StateWeights,
@@ -114,75 +114,79 @@ class Ops:
         """(B, T, X) -> (B, T, 1)"""
         return self.node("ReduceMean", self.node("Mul", x, x), self.numbers(-1))
 
-    def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
-        a, parts = self.split_heads(qkv, layer, norms)
-        q, k, v, *_ = [*(self.widened(x, a) for x in parts), "", ""]
-        past = [f"past_key_{layer}", f"past_value_{layer}"] if a.causal else ["", ""]
-        if a.kv_layer is not None:
+    def attention(self, qkv: str, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
+        layer, parts = self.split_heads(qkv, i, norms)
+        q, k, v, *_ = [*(self.widened(x, layer) for x in parts), "", ""]
+        past = [f"past_key_{i}", f"past_value_{i}"] if layer.causal else ["", ""]
+        if layer.kv_layer is not None:
             # Of as many rows as there are of queries, the keys of no tokens: all that it sees is in the cache.
-            none = self.numbers(0, 0), self.numbers(0, a.kv_heads * width(a)), self.numbers(1, 2)
+            none = self.numbers(0, 0), self.numbers(0, layer.kv_heads * width(layer)), self.numbers(1, 2)
             k = v = self.node("Slice", q, *none)
-            past = [f"present_key_{a.kv_layer}", f"present_value_{a.kv_layer}"]
-        added = ""
-        if bias:
-            added = self.graph.once(bias.name, lambda: self.by_bucket(a, bias))
-        elif a.alibi:
-            added = self.graph.once(a.alibi, lambda: self.alibi(a.alibi))
-        newest, length = ends_of(self.windows[layer])
+            past = [f"present_key_{layer.kv_layer}", f"present_value_{layer.kv_layer}"]
+        added = self.added_to_scores(layer, bias)
+        newest, length = ends_of(self.windows[i])
         inputs: dict[str, str] = dict(
             query=q, key=k, value=v, past_key=past[0], past_value=past[1],
             last_position=newest, total_length=length,
-            cos=self.rotation("cos", np.cos, a), sin=self.rotation("sin", np.sin, a),
-            position_ids=self.rope_positions if a.rope and (a.rope.border or self.windows[layer]) else "",
+            cos=self.rotation("cos", np.cos, layer), sin=self.rotation("sin", np.sin, layer),
+            position_ids=self.rope_positions if layer.rope and (layer.rope.border or self.windows[i]) else "",
             attention_bias=added,
             head_sink=self.constant(sinks.name, np.asarray(sinks.values, np.float32)) if sinks else "",
         )  # fmt: skip
-        outputs = [f"attended_{layer}"]
-        if a.kv_layer is None:
-            outputs += [f"present_key_{layer}", f"present_value_{layer}"]
-        how = dict(num_heads=a.heads, kv_num_heads=a.kv_heads, scale=a.scale, do_rotary=int(a.rope is not None))
-        how |= dict(local_window_size=a.window or -1, softcap=a.softcap, causal=int(a.causal))
+        outputs = [f"attended_{i}"]
+        if layer.kv_layer is None:
+            outputs += [f"present_key_{i}", f"present_value_{i}"]
+        how = dict(
+            num_heads=layer.heads, kv_num_heads=layer.kv_heads, scale=layer.scale, do_rotary=int(layer.rope is not None)
+        )
+        how |= dict(local_window_size=layer.window or -1, softcap=layer.softcap, causal=int(layer.causal))
 
         def together(outputs: list[str]) -> list[str]:
             return self.graph.node_with("GroupQueryAttention", [*inputs.values()], outputs, FUSED, **how)
 
         if self.in_bytes:
-            self.choose_cache(layer, inputs, outputs, together, how)
+            self.choose_cache(i, inputs, outputs, together, how)
         elif self.rows:
-            self.rows.attend(a, width(a), inputs, outputs, together)
+            self.rows.attend(layer, width(layer), inputs, outputs, together)
         else:
             together(outputs)
-        return self.narrowed(outputs[0], a)
+        return self.narrowed(outputs[0], layer)
 
-    def split_heads(self, qkv: str, layer: int, norms: Norms) -> tuple[Attention, list[str]]:
+    def added_to_scores(self, layer: Layer, bias: Weight | None) -> str:
+        """The name of the bias of the scores, (1, heads, T, S); "" where there is none."""
+        if bias:
+            return self.graph.once(bias.name, lambda: self.by_bucket(layer, bias))
+        return self.graph.once(layer.alibi, lambda: self.alibi(layer.alibi)) if layer.alibi else ""
+
+    def split_heads(self, qkv: str, i: int, norms: Norms) -> tuple[Layer, list[str]]:
         """Queries, keys and values apart where something is done to them first, and what is left to be done."""
-        a = self.decoder.layers[layer]
+        layer = self.decoder.layers[i]
         parts = [qkv]
-        if norms and a.kv_layer is None:
-            sizes = self.numbers(*(heads * a.head_dim for heads in (a.heads, a.kv_heads, a.kv_heads)))
-            parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
+        if norms and layer.kv_layer is None:
+            sizes = self.numbers(*(heads * layer.head_dim for heads in (layer.heads, layer.kv_heads, layer.kv_heads)))
+            parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{i}" for x in "qkv"], axis=-1)
         if norms:
-            if turns_first(a):
-                counts = a.heads, a.kv_heads
-                parts[:2] = [self.turn(x, a, heads) for x, heads in zip(parts, counts, strict=False)]
-                a = replace(a, rope=None)
-            size = 0 if a.qk_norm == "heads" else a.head_dim
+            if turns_first(layer):
+                counts = layer.heads, layer.kv_heads
+                parts[:2] = [self.turn(x, layer, heads) for x, heads in zip(parts, counts, strict=False)]
+                layer = replace(layer, rope=None)
+            size = 0 if layer.qk_norm == "heads" else layer.head_dim
             normed = [self.norm_heads(x, norm, size) for x, norm in zip(parts, norms, strict=False)]
             parts = [*normed, *parts[len(norms) :]]
-        return a, parts
+        return layer, parts
 
     def choose_cache(
         self,
-        layer: int,
+        i: int,
         inputs: dict[str, str],
         outputs: list[str],
         together: Callable[[list[str]], list[str]],
         how: dict[str, Attribute],
     ) -> None:
         """Append what `together` writes, and the same with caches of bytes; only the ones or the others are used."""
-        floats = [f"past_key_{layer}", f"past_value_{layer}"]
-        whole = [f"bytes_key_{layer}", f"bytes_value_{layer}"]
-        scales = [f"scale_key_{layer}", f"scale_value_{layer}"]
+        floats = [f"past_key_{i}", f"past_value_{i}"]
+        whole = [f"bytes_key_{i}", f"bytes_value_{i}"]
+        scales = [f"scale_key_{i}", f"scale_value_{i}"]
         both = [*outputs, *(name.replace("bytes", "present_bytes") for name in whole)]
 
         def unused(caches: list[str], kind: str) -> list[str]:
@@ -203,54 +207,52 @@ class Ops:
 
         self.graph.choose("in_bytes", with_bytes, with_floats, both)
 
-    def short_convolution(self, x: str, layer: int, kernel: Weight) -> str:
-        return states.short_convolution(self.graph, x, layer, kernel)
+    def short_convolution(self, x: str, i: int, kernel: Weight) -> str:
+        return states.short_convolution(self.graph, x, i, kernel)
 
-    def convolve(self, x: str, layer: int, kernel: Weight) -> str:
-        return states.convolve(self.graph, x, layer, kernel, "none")
+    def convolve(self, x: str, i: int, kernel: Weight) -> str:
+        return states.convolve(self.graph, x, i, kernel, "none")
 
-    def selective_state(
-        self, x: str, steps: str, keys: str, queries: str, layer: int, decay: Weight, skip: Weight
-    ) -> str:
-        return states.selective_state(self.graph, (x, steps, keys, queries), layer, decay, skip)
+    def selective_state(self, x: str, steps: str, keys: str, queries: str, i: int, decay: Weight, skip: Weight) -> str:
+        return states.selective_state(self.graph, (x, steps, keys, queries), i, decay, skip)
 
-    def delta_net(self, x: str, rates: str, layer: int, weights: StateWeights) -> str:
-        how = self.decoder.layers[layer].recurrence
+    def delta_net(self, x: str, rates: str, i: int, weights: StateWeights) -> str:
+        how = self.decoder.layers[i].recurrence
         assert isinstance(how, DeltaNet)
         epsilon = self.decoder.epsilon if how.epsilon is None else how.epsilon
-        return states.delta_net(self.graph, x, rates, layer, how, weights, epsilon)
+        return states.delta_net(self.graph, x, rates, i, how, weights, epsilon)
 
-    def mamba(self, x: str, steps: str, layer: int, weights: StateWeights) -> str:
-        how = self.decoder.layers[layer].recurrence
+    def mamba(self, x: str, steps: str, i: int, weights: StateWeights) -> str:
+        how = self.decoder.layers[i].recurrence
         assert isinstance(how, Mamba)
-        return states.mamba(self.graph, x, steps, layer, how, weights)
+        return states.mamba(self.graph, x, steps, i, how, weights)
 
-    def widened(self, heads: str, a: Attention) -> str:
+    def widened(self, heads: str, layer: Layer) -> str:
         """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""
-        if width(a) == a.head_dim:
+        if width(layer) == layer.head_dim:
             return heads
-        pieces = 2 if a.rope else 1
-        parts = self.graph.split_heads(heads, a.head_dim // pieces)
-        zeros = self.numbers(*[0] * 7, (width(a) - a.head_dim) // pieces)
+        pieces = 2 if layer.rope else 1
+        parts = self.graph.split_heads(heads, layer.head_dim // pieces)
+        zeros = self.numbers(*[0] * 7, (width(layer) - layer.head_dim) // pieces)
         return self.graph.join_heads(self.node("Pad", parts, zeros))
 
-    def narrowed(self, heads: str, a: Attention) -> str:
+    def narrowed(self, heads: str, layer: Layer) -> str:
         """Heads without the zeros of `widened`."""
-        if width(a) == a.head_dim:
+        if width(layer) == layer.head_dim:
             return heads
-        pieces = 2 if a.rope else 1
-        parts, part = self.graph.split_heads(heads, width(a) // pieces), (0, a.head_dim // pieces, -1)
+        pieces = 2 if layer.rope else 1
+        parts, part = self.graph.split_heads(heads, width(layer) // pieces), (0, layer.head_dim // pieces, -1)
         return self.graph.join_heads(self.node("Slice", parts, *map(self.numbers, part)))
 
-    def cross_attention(self, q: str, layer: int) -> str:
-        a = self.decoder.layers[layer]
-        memory = f"memory_key_{layer}", f"memory_value_{layer}"
-        return self.node("MultiHeadAttention", q, *memory, domain=FUSED, num_heads=a.heads, scale=a.scale)
+    def cross_attention(self, q: str, i: int) -> str:
+        layer = self.decoder.layers[i]
+        memory = f"memory_key_{i}", f"memory_value_{i}"
+        return self.node("MultiHeadAttention", q, *memory, domain=FUSED, num_heads=layer.heads, scale=layer.scale)
 
-    def turn(self, x: str, a: Attention, heads: int) -> str:
+    def turn(self, x: str, layer: Layer, heads: int) -> str:
         """Heads turned by their position, which GroupQueryAttention else does."""
-        tables = self.rotation("cos", np.cos, a), self.rotation("sin", np.sin, a)
-        positions = "rope_positions" if a.rope and a.rope.border else self.positions
+        tables = self.rotation("cos", np.cos, layer), self.rotation("sin", np.sin, layer)
+        positions = "rope_positions" if layer.rope and layer.rope.border else self.positions
         return self.node("RotaryEmbedding", x, positions, *tables, domain=FUSED, num_heads=heads)
 
     def norm_heads(self, x: str, weight: Weight, head_dim: int) -> str:
@@ -259,12 +261,12 @@ class Ops:
             return self.norm(x, weight)
         return self.graph.join_heads(self.norm(self.graph.split_heads(x, head_dim), weight))
 
-    def rotation(self, name: str, function: Callable[[np.ndarray], np.ndarray], a: Attention) -> str:
+    def rotation(self, name: str, function: Callable[[np.ndarray], np.ndarray], layer: Layer) -> str:
         """A table (context_length, width / 2), with the rows of short texts before it where those differ."""
-        rope, half = a.rope, a.head_dim // 2
+        rope, half = layer.rope, layer.head_dim // 2
         if rope is None:
             return ""
-        columns = half if turns_first(a) else width(a) // 2
+        columns = half if turns_first(layer) else width(layer) // 2
         table = np.full((rope.border + self.decoder.context_length, columns), function(np.zeros(1)), np.float32)
         for kind, first, end in (rope, 0, rope.border), (rope.stretched, rope.border, len(table)):
             for start in range(first, end, ROWS):  # the angles have twice the bits
@@ -279,12 +281,12 @@ class Ops:
         slope = self.constant(f"slopes_{hash(slopes)}", np.array(slopes, np.float32)[None, :, None, None])
         return self.node("Mul", slope, distance)
 
-    def by_bucket(self, a: Attention, bias: Weight) -> str:
+    def by_bucket(self, layer: Layer, bias: Weight) -> str:
         """What the table has for each distance, (1, heads, T, S)."""
         assert isinstance(bias.values, np.ndarray)  # never rounded
-        last = len(a.buckets) - 1
-        table = self.constant(bias.name, bias.values[list(a.buckets[::-1])].T[None])  # (1, heads, distances)
-        here = self.node("Add", self.distance(), self.graph.number(last if a.causal else last // 2))
+        last = len(layer.buckets) - 1
+        table = self.constant(bias.name, bias.values[list(layer.buckets[::-1])].T[None])  # (1, heads, distances)
+        here = self.node("Add", self.distance(), self.graph.number(last if layer.causal else last // 2))
         place = self.node("Clip", here, self.graph.number(0), self.graph.number(last))
         return self.node("Gather", table, place, axis=2)
 
@@ -368,21 +370,21 @@ class NarrowingOps(Ops):
         return self.ending(x, self.kept)
 
 
-def width(a: Attention) -> int:
+def width(layer: Layer) -> int:
     """The size of a head that GroupQueryAttention takes: a multiple of 8, or of 16 where it turns positions."""
-    step = 16 if a.rope and not turns_first(a) else 8
-    return -(-a.head_dim // step) * step
+    step = 16 if layer.rope and not turns_first(layer) else 8
+    return -(-layer.head_dim // step) * step
 
 
 def find_windows(decoder: Decoder) -> list[int]:
     """Of each layer the tokens that it sees; 0 where it sees all, or counts them from the first one."""
-    counted = [not a.causal or bool(a.alibi or a.buckets) for a in decoder.layers]
-    return [0 if no or decoder.encoder else a.window for no, a in zip(counted, decoder.layers, strict=True)]
+    counted = [not layer.causal or bool(layer.alibi or layer.buckets) for layer in decoder.layers]
+    return [0 if no or decoder.encoder else layer.window for no, layer in zip(counted, decoder.layers, strict=True)]
 
 
-def turns_first(a: Attention) -> bool:
+def turns_first(layer: Layer) -> bool:
     """Whether something is done to heads between their turning and attention."""
-    return a.rope is not None and a.qk_norm == "turned"
+    return layer.rope is not None and layer.qk_norm == "turned"
 
 
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
@@ -428,13 +430,13 @@ def remembered(decoder: Decoder, in_bytes: bool) -> Iterator[tuple[Values, Value
     """Yield the inputs and the outputs by which a graph goes on: states, and each layer's caches."""
     for name, sizes in states.state_shapes(decoder).items():
         yield [value(name, TensorProto.FLOAT, "B", *sizes)], [value("new_" + name, TensorProto.FLOAT, "B", *sizes)]
-    for i, a in decoder.caches:
+    for i, layer in decoder.caches:
         for kind in "key", "value":
-            shape = "B", a.kv_heads, "S", width(a)
+            shape = "B", layer.kv_heads, "S", width(layer)
             inputs = [value(f"past_{kind}_{i}", TensorProto.FLOAT, *shape)]
             outputs = [value(f"present_{kind}_{i}", TensorProto.FLOAT, *shape)]
             if in_bytes:
-                shape, one = ("B", a.kv_heads, "C", width(a)), (1, a.kv_heads, 1, width(a))
+                shape, one = ("B", layer.kv_heads, "C", width(layer)), (1, layer.kv_heads, 1, width(layer))
                 inputs.append(value(f"bytes_{kind}_{i}", TensorProto.INT8, *shape))
                 inputs.append(value(f"scale_{kind}_{i}", TensorProto.FLOAT, *one))
                 outputs.append(value(f"present_bytes_{kind}_{i}", TensorProto.INT8, *shape))
@@ -443,7 +445,7 @@ def remembered(decoder: Decoder, in_bytes: bool) -> Iterator[tuple[Values, Value
 
 def gains_by_bytes(decoder: Decoder, precision: str) -> bool:
     """Whether caches may be bytes: where heads share keys these are read less often; f32 and f16 are exact."""
-    alone = all(a.causal and a.heads == a.kv_heads and a.kv_layer is None for a in decoder.layers)
+    alone = all(layer.causal and layer.heads == layer.kv_heads and layer.kv_layer is None for layer in decoder.layers)
     changing = decoder.recurrent or decoder.encoder or decoder.border
     return alone and not changing and precision not in ("f32", "f16")
 
@@ -453,12 +455,12 @@ def lower_encoder(decoder: Decoder, weights: Weights, graph: Graph, blocks: bool
     outputs = []
     by_head = graph.numbers(0, 0, 2, -1, decoder.layers[0].head_dim)
     for i, kv in enumerate(encode(decoder, weights, Ops(decoder.reader, graph, blocks=blocks))):
-        a = decoder.layers[i]
+        layer = decoder.layers[i]
         split = graph.node("Transpose", graph.node("Reshape", kv, by_head), perm=[2, 0, 3, 1, 4])
         for place, kind in enumerate(("key", "value")):
             name = f"memory_{kind}_{i}"
             graph.node_with("Gather", [split, graph.number(place)], [name], axis=0)
-            outputs.append(value(name, TensorProto.FLOAT, "B", a.kv_heads, "P", a.head_dim))
+            outputs.append(value(name, TensorProto.FLOAT, "B", layer.kv_heads, "P", layer.head_dim))
     graph.save("encoder", basic_inputs(graph), outputs)
     return outputs
 

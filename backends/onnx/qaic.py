@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, parser
 
-from backends.decoder import Activation, Attention, Decoder, Lazy, Norms, Rope, Weight, Weights
+from backends.decoder import Activation, Decoder, Layer, Lazy, Norms, Rope, Weight, Weights
 from backends.forward import forward
 from backends.onnx import stock
 from backends.onnx.graph import Graph
@@ -154,7 +154,7 @@ class Ops(stock.Ops):
         keys = self.node("Unsqueeze", keys, self.numbers(0, 1))  # (1, 1, S)
         queries = self.node("Unsqueeze", "position_ids", self.numbers(2))  # (B, T, 1)
         self.unseen = {0: self.node("Unsqueeze", self.node("Greater", keys, queries), heads)}  # (B, 1, T, S)
-        for window in sorted({a.window for a in self.decoder.layers} - {0}):
+        for window in sorted({layer.window for layer in self.decoder.layers} - {0}):
             first = self.node("Sub", queries, self.graph.number(window - 1))
             past = self.node("Unsqueeze", self.node("Less", keys, first), heads)
             self.unseen[window] = self.node("Or", self.unseen[0], past)
@@ -171,22 +171,22 @@ class Ops(stock.Ops):
             return super().norm(x, weight)
         return self.node("CustomRMSNorm", x, *self.norm_inputs(weight), domain=NORMS, epsilon=self.decoder.epsilon)
 
-    def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
+    def attention(self, qkv: str, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
         assert sinks is None  # whoever has them has experts, which are refused
-        a = self.decoder.layers[layer]
-        q, k, v = self.make_heads(qkv, layer, norms)
+        layer = self.decoder.layers[i]
+        q, k, v = self.make_heads(qkv, i, norms)
         heads = self.numbers(1)
         if self.flat:
             k, v = self.node("Squeeze", k, heads), self.node("Squeeze", v, heads)
-        k, v = self.kept("key", k, layer), self.kept("value", v, layer)
+        k, v = self.kept("key", k, i), self.kept("value", v, i)
         v = self.node("Where", self.unwritten, self.graph.scalar(0.0), v)
         if self.flat:
             k, v = self.node("Unsqueeze", k, heads), self.node("Unsqueeze", v, heads)
-        k, v = self.repeated(k, a), self.repeated(v, a)
+        k, v = self.repeated(k, layer), self.repeated(v, layer)
 
-        scores = self.node("MatMul", self.scale(q, a.scale), self.node("Transpose", k, perm=[0, 1, 3, 2]))
-        scores = self.softcap(scores, a.softcap) if a.softcap else scores
-        unseen = self.unseen[a.window]
+        scores = self.node("MatMul", self.scale(q, layer.scale), self.node("Transpose", k, perm=[0, 1, 3, 2]))
+        scores = self.softcap(scores, layer.softcap) if layer.softcap else scores
+        unseen = self.unseen[layer.window]
         shares = self.node("Softmax", self.node("Where", unseen, self.graph.scalar(-LARGEST), scores), axis=-1)
         return self.joined(self.node("MatMul", shares, v))
 
@@ -202,16 +202,16 @@ class Ops(stock.Ops):
         outputs = [f"{half}_{self.graph.made}" for half in ("first", "second")]
         return self.graph.node_with("Split", [x], outputs, axis=-1)
 
-    def kept(self, kind: str, x: str, layer: int) -> str:
+    def kept(self, kind: str, x: str, i: int) -> str:
         """Write to a layer's cache, and read all of it."""
-        dimensions, past = "3D" if self.flat else "", f"past_{kind}.{layer}"
+        dimensions, past = "3D" if self.flat else "", f"past_{kind}.{i}"
         state = f"{past}_RetainedState"
         self.graph.node_with("CtxScatter" + dimensions, [past, "position_ids", x], [state], CLOUD)
         length = () if self.flat else (self.length,)
         return self.node("CtxGather" + dimensions, state, self.places, *length, domain=CLOUD)
 
-    def repeated(self, x: str, a: Attention) -> str:
-        return x if a.kv_heads == 1 else super().repeated(x, a)  # one head is broadcast
+    def repeated(self, x: str, layer: Layer) -> str:
+        return x if layer.kv_heads == 1 else super().repeated(x, layer)  # one head is broadcast
 
     def activate(self, x: str, kind: Activation) -> str:
         if kind not in ("gelu", "gelu_tanh"):
@@ -272,7 +272,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, *, flat: bool) -> No
 def caches(decoder: Decoder, *, flat: bool) -> dict[str, Sequence[str | int]]:
     """The shapes of the caches by name."""
     return {
-        f"past_{kind}.{i}": ("batch_size", *([] if flat else [a.kv_heads]), "ctx_len", a.head_dim)
-        for i, a in enumerate(decoder.layers)
+        f"past_{kind}.{i}": ("batch_size", *([] if flat else [layer.kv_heads]), "ctx_len", layer.head_dim)
+        for i, layer in enumerate(decoder.layers)
         for kind in ("key", "value")
     }

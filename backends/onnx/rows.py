@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
-from backends.decoder import Attention
+from backends.decoder import Layer
 from backends.onnx.graph import FUSED, Graph
 from backends.processor import cores
 
@@ -14,10 +14,10 @@ LONG = 512
 """Tokens of a text from which this is the quicker way."""
 
 
-def parts(a: Attention) -> int:
+def parts(layer: Layer) -> int:
     """Into how many parts the heads of a group are cut, so that each core has one; every part reads the keys."""
-    group, wanted = a.heads // a.kv_heads, cores() or os.cpu_count() or 1
-    return next((n for n in range(1, group) if group % n == 0 and n * a.kv_heads >= wanted), group)
+    group, wanted = layer.heads // layer.kv_heads, cores() or os.cpu_count() or 1
+    return next((n for n in range(1, group) if group % n == 0 and n * layer.kv_heads >= wanted), group)
 
 
 class Rows:
@@ -32,18 +32,18 @@ class Rows:
 
     def attend(
         self,
-        a: Attention,
+        layer: Layer,
         width: int,
         inputs: dict[str, str],
         outputs: list[str],
         together: Callable[[list[str]], list[str]],
     ) -> None:
         """Append what `together` writes, which has these inputs and outputs, and for a token the quicker way."""
-        plain = a.causal and not (a.window or a.softcap or a.alibi or a.buckets or inputs["head_sink"])
-        if not plain or parts(a) == a.heads // a.kv_heads:
+        special = layer.window or layer.softcap or layer.alibi or layer.buckets or inputs["head_sink"]
+        if special or not layer.causal or parts(layer) == layer.heads // layer.kv_heads:
             together(outputs)
             return
-        long = max(LONG, a.heads // a.kv_heads)  # fewer keys than rows are refused
+        long = max(LONG, layer.heads // layer.kv_heads)  # fewer keys than rows are refused
         condition = self.once(f"step_after_{long}", lambda: self.condition(long))
         here = self.once("here", lambda: self.node("Cast", "last_position", to=TensorProto.INT64))
         position = inputs["position_ids"] or self.once(
@@ -52,7 +52,7 @@ class Rows:
         names = [f"{name}_of_a_token" for name in outputs], [f"{name}_of_more" for name in outputs]
         self.graph.choose(
             condition,
-            lambda: self.of_a_token(a, width, inputs | {"here": here, "position_ids": position}, names[0]),
+            lambda: self.of_a_token(layer, width, inputs | {"here": here, "position_ids": position}, names[0]),
             lambda: together(names[1]),
             outputs,
         )
@@ -64,27 +64,28 @@ class Rows:
         enough = self.node("GreaterOrEqual", length, self.graph.constant(f"long_{long}", np.array(long, np.int32)))
         return self.node("And", alone, enough)
 
-    def of_a_token(self, a: Attention, width: int, inputs: dict[str, str], outputs: list[str]) -> list[str]:
+    def of_a_token(self, layer: Layer, width: int, inputs: dict[str, str], outputs: list[str]) -> list[str]:
         """Turn and cut the heads, write key and value into the caches, and attend: outputs as GroupQueryAttention."""
         attended, *presents = outputs
         caches = [inputs["past_key"], inputs["past_value"]]
         if presents:
-            q, k, v = self.turned(a, width, inputs)
+            q, k, v = self.turned(layer, width, inputs)
             for x, past, present in zip((k, v), caches, presents, strict=True):
-                written = self.node("Reshape", x, self.numbers(0, a.kv_heads, 1, width))
+                written = self.node("Reshape", x, self.numbers(0, layer.kv_heads, 1, width))
                 self.graph.node_with("TensorScatter", [past, written, inputs["here"]], [present], axis=2)
             caches = presents
         else:
-            q = self.rotate(inputs["query"], a.heads, inputs) if a.rope else inputs["query"]
-        heads, group = a.kv_heads * parts(a), a.heads // a.kv_heads // parts(a)
+            q = self.rotate(inputs["query"], layer.heads, inputs) if layer.rope else inputs["query"]
+        heads, group = layer.kv_heads * parts(layer), layer.heads // layer.kv_heads // parts(layer)
         q = self.swapped(q, heads, group, width)
-        none = self.graph.constant(f"no_keys_{a.kv_heads}_{width}", np.zeros((1, 0, a.kv_heads * width), np.float32))
-        how = dict(num_heads=heads, kv_num_heads=a.kv_heads, scale=a.scale, causal=0)
+        size = layer.kv_heads * width
+        none = self.graph.constant(f"no_keys_{layer.kv_heads}_{width}", np.zeros((1, 0, size), np.float32))
+        how = dict(num_heads=heads, kv_num_heads=layer.kv_heads, scale=layer.scale, causal=0)
         known = [q, none, none, *caches, inputs["last_position"], inputs["total_length"]]
         [found] = self.graph.node_with("GroupQueryAttention", known, [attended + "_rows"], FUSED, **how)
         by_row = self.node("Reshape", found, self.numbers(0, group, heads, width))
         turned = self.node("Transpose", by_row, perm=[0, 2, 1, 3])
-        self.graph.node_with("Reshape", [turned, self.numbers(0, 1, a.heads * width)], [attended])
+        self.graph.node_with("Reshape", [turned, self.numbers(0, 1, layer.heads * width)], [attended])
         return outputs
 
     def swapped(self, q: str, heads: int, group: int, width: int) -> str:
@@ -93,17 +94,18 @@ class Rows:
         turned = self.node("Transpose", by_head, perm=[0, 2, 1, 3])
         return self.node("Reshape", turned, self.numbers(0, group, heads * width))
 
-    def turned(self, a: Attention, width: int, inputs: dict[str, str]) -> list[str]:
+    def turned(self, layer: Layer, width: int, inputs: dict[str, str]) -> list[str]:
         """Queries, keys and values apart, the former two turned by their position."""
         q, k, v = inputs["query"], inputs["key"], inputs["value"]
-        if a.rope and k:
-            return [self.rotate(q, a.heads, inputs), self.rotate(k, a.kv_heads, inputs), v]
+        if layer.rope and k:
+            return [self.rotate(q, layer.heads, inputs), self.rotate(k, layer.kv_heads, inputs), v]
         if k:
             return [q, k, v]
-        if not a.rope:
-            return self.split(q, width, a.heads, a.kv_heads, a.kv_heads)
-        both, v = self.split(q, width, a.heads + a.kv_heads, a.kv_heads)
-        return [*self.split(self.rotate(both, a.heads + a.kv_heads, inputs), width, a.heads, a.kv_heads), v]
+        if not layer.rope:
+            return self.split(q, width, layer.heads, layer.kv_heads, layer.kv_heads)
+        heads = layer.heads + layer.kv_heads
+        both, v = self.split(q, width, heads, layer.kv_heads)
+        return [*self.split(self.rotate(both, heads, inputs), width, layer.heads, layer.kv_heads), v]
 
     def rotate(self, x: str, heads: int, inputs: dict[str, str]) -> str:
         tables = inputs["cos"], inputs["sin"]

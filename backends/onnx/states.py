@@ -21,8 +21,8 @@ from backends.onnx.graph import FUSED, Graph
 def state_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     """What the graph reads as `state_...` and gives back as `new_state_...`, by name: shapes without the rows."""
     found: dict[str, tuple[int, ...]] = {}
-    for i, a in enumerate(decoder.layers):
-        if isinstance(how := a.recurrence, ShortConvolution):
+    for i, layer in enumerate(decoder.layers):
+        if isinstance(how := layer.recurrence, ShortConvolution):
             found[f"state_tokens_{i}"] = how.width - 1, decoder.hidden_size
         elif isinstance(how, SelectiveState):
             found[f"state_tokens_{i}"] = how.width - 1, how.channels
@@ -33,24 +33,24 @@ def state_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def short_convolution(graph: Graph, x: str, layer: int, kernel: Weight) -> str:
+def short_convolution(graph: Graph, x: str, i: int, kernel: Weight) -> str:
     """Append the gates and the convolution between them: (B, T, 3 H) -> (B, T, H)."""
-    names = [f"{part}_{layer}" for part in ("gate_before", "gate_after", "opened")]
+    names = [f"{part}_{i}" for part in ("gate_before", "gate_after", "opened")]
     before, after, opened = graph.node_with("Split", [x], names, axis=-1, num_outputs=3)
-    return graph.node("Mul", after, convolve(graph, graph.node("Mul", before, opened), layer, kernel, "none"))
+    return graph.node("Mul", after, convolve(graph, graph.node("Mul", before, opened), i, kernel, "none"))
 
 
-def convolve(graph: Graph, x: str, layer: int, kernel: Weight, activation: str) -> str:
+def convolve(graph: Graph, x: str, i: int, kernel: Weight, activation: str) -> str:
     """Append the convolution of each channel of (B, T, channels) with the newest tokens."""
     values = np.asarray(kernel.values, np.float32)[:, None]  # (channels, 1, width)
     bias = "" if kernel.bias is None else graph.constant(kernel.name + ".bias", kernel.bias)
-    inputs = [x, graph.constant(kernel.name, values), bias, f"state_tokens_{layer}"]
-    outputs = [f"convolved_{layer}", f"new_state_tokens_{layer}"]
+    inputs = [x, graph.constant(kernel.name, values), bias, f"state_tokens_{i}"]
+    outputs = [f"convolved_{i}", f"new_state_tokens_{i}"]
     how = dict(channels_last=1, activation=activation)
     return graph.node_with("CausalConvWithState", inputs, outputs, FUSED, **how)[0]
 
 
-def selective_state(graph: Graph, parts: Sequence[str], layer: int, decay: Weight, skip: Weight) -> str:
+def selective_state(graph: Graph, parts: Sequence[str], i: int, decay: Weight, skip: Weight) -> str:
     """Append the state of each channel, token by token: of channels, steps, keys and queries.
 
     LinearAttention, with a head for each channel, takes five times as long (ONNX Runtime 1.32).
@@ -66,15 +66,13 @@ def selective_state(graph: Graph, parts: Sequence[str], layer: int, decay: Weigh
         state = graph.node("Add", kept, graph.node("Mul", key, written))
         return state, graph.node("MatMul", query, state)
 
-    state, answered = f"state_matrices_{layer}", f"answered_{layer}"
+    state, answered = f"state_matrices_{i}", f"answered_{i}"
     graph.scan(state, [*rows, columns], step, ["new_" + state, answered])
     skipped = graph.node("Mul", x, graph.constant(skip.name, np.asarray(skip.values)))
     return graph.node("Add", graph.join_heads(answered), skipped)
 
 
-def delta_net(
-    graph: Graph, x: str, rates: str, layer: int, how: DeltaNet, weights: StateWeights, epsilon: float
-) -> str:
+def delta_net(graph: Graph, x: str, rates: str, i: int, how: DeltaNet, weights: StateWeights, epsilon: float) -> str:
     """Append the gated delta rule, normalised and opened: (B, T, channels + V) and (B, T, 2 heads) -> (B, T, V).
 
     GatedDeltaNet and GatedRMSNorm would take it as it is, and 5 to 15 times as long (ONNX Runtime 1.32).
@@ -82,28 +80,28 @@ def delta_net(
     keys, heads = how.key_heads * how.key_size, how.value_heads
     qkv, gates = split(graph, x, how.channels, how.value_elements)
     share, kept = split(graph, rates, heads, heads)
-    qk, v = split(graph, convolve(graph, qkv, layer, weights.kernel, "silu"), 2 * keys, how.value_elements)
+    qk, v = split(graph, convolve(graph, qkv, i, weights.kernel, "silu"), 2 * keys, how.value_elements)
     q, k = split(graph, unit_heads(graph, qk, how.key_size), keys, keys)
     fading = fade(graph, soft_steps(graph, kept, weights.decay_bias), weights.decay)
     share = graph.node("Sigmoid", share)
     if how.most != 1:
         share = graph.node("Mul", share, graph.scalar(how.most))
-    answered = ask(graph, [q, repeated(graph, k, how), v], layer, how, fading, share)
+    answered = ask(graph, [q, repeated(graph, k, how), v], i, how, fading, share)
     assert weights.norm
     norm = graph.constant(weights.norm.name, np.asarray(weights.norm.values))
     return graph.node("Mul", norm_heads(graph, answered, norm, how.value_size, epsilon), silu(graph, gates))
 
 
-def mamba(graph: Graph, x: str, steps: str, layer: int, how: Mamba, weights: StateWeights) -> str:
+def mamba(graph: Graph, x: str, steps: str, i: int, how: Mamba, weights: StateWeights) -> str:
     """Append the state that fades, opened and normalised: (B, T, channels + V) and (B, T, heads) -> (B, T, V)."""
     assert weights.skip
     keys, size = how.key_heads * how.key_size, how.value_elements
     qkv, gates = split(graph, x, how.channels, size)
-    q, k, v = split(graph, convolve(graph, qkv, layer, weights.kernel, "silu"), keys, keys, size)
+    q, k, v = split(graph, convolve(graph, qkv, i, weights.kernel, "silu"), keys, keys, size)
     steps = soft_steps(graph, steps, weights.decay_bias)
     skipped = by_head(graph, v, how, graph.constant(weights.skip.name, np.asarray(weights.skip.values)[:, None]))
     written = by_head(graph, v, how, graph.node("Unsqueeze", steps, graph.numbers(-1)))
-    answered = ask(graph, [q, repeated(graph, k, how), written], layer, how, fade(graph, steps, weights.decay))
+    answered = ask(graph, [q, repeated(graph, k, how), written], i, how, fade(graph, steps, weights.decay))
     opened = graph.node("Mul", graph.node("Add", answered, skipped), silu(graph, gates))
     if not weights.norm or how.epsilon is None:
         return opened
@@ -130,12 +128,12 @@ def fade(graph: Graph, steps: str, decay: Weight) -> str:
     return graph.node("Mul", steps, graph.constant(decay.name, rates))
 
 
-def ask(graph: Graph, qkv: list[str], layer: int, how: MatrixState, fading: str, share: str = "") -> str:
+def ask(graph: Graph, qkv: list[str], i: int, how: MatrixState, fading: str, share: str = "") -> str:
     """Append what a layer's state answers to queries, and keep what keys and values make of it."""
-    state, rule = f"state_matrices_{layer}", "gated_delta" if share else "gated"
+    state, rule = f"state_matrices_{i}", "gated_delta" if share else "gated"
     named = dict(update_rule=rule, q_num_heads=how.key_heads, kv_num_heads=how.value_heads)
     named |= {} if share else {"scale": 1.0}
-    outputs = [f"answered_{layer}", "new_" + state]
+    outputs = [f"answered_{i}", "new_" + state]
     return graph.node_with("LinearAttention", [*qkv, state, fading, share], outputs, FUSED, **named)[0]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
-from backends.decoder import Activation, Attention, Decoder, Norms, Rope, Weight, Weights
+from backends.decoder import Activation, Decoder, Layer, Norms, Rope, Weight, Weights
 from backends.forward import Attending, forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
@@ -39,36 +39,36 @@ class Ops(Attending[str], lowering.Ops):
         total = self.add(x, y)
         return self.norm(total, weight), total
 
-    def attention(self, qkv: str, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
+    def attention(self, qkv: str, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
         assert sinks is None  # whoever has them has experts, which are refused
-        a = self.decoder.layers[layer]
-        q, *new = self.make_heads(qkv, layer, norms)
+        layer = self.decoder.layers[i]
+        q, *new = self.make_heads(qkv, i, norms)
         kinds = ("key", "value")
         if new:
-            k, v = (self.cached(x, layer, kind) for x, kind in zip(new, kinds, strict=True))
+            k, v = (self.cached(x, i, kind) for x, kind in zip(new, kinds, strict=True))
         else:
-            k, v = (f"present.{a.kv_layer}.{kind}" for kind in kinds)
-        k, v = self.repeated(k, a), self.repeated(v, a)
-        scores = self.scale(self.node("MatMul", q, self.node("Transpose", k, perm=[0, 1, 3, 2])), a.scale)
-        scores = self.softcap(scores, a.softcap) if a.softcap else scores
-        mask = self.graph.once((a.window, a.alibi), lambda: self.mask(a))
+            k, v = (f"present.{layer.kv_layer}.{kind}" for kind in kinds)
+        k, v = self.repeated(k, layer), self.repeated(v, layer)
+        scores = self.scale(self.node("MatMul", q, self.node("Transpose", k, perm=[0, 1, 3, 2])), layer.scale)
+        scores = self.softcap(scores, layer.softcap) if layer.softcap else scores
+        mask = self.graph.once((layer.window, layer.alibi), lambda: self.mask(layer))
         shares = self.node("Softmax", self.node("Add", scores, mask), axis=-1)
         return self.joined(self.node("MatMul", shares, v))
 
-    def make_heads(self, qkv: str, layer: int, norms: Norms) -> list[str]:
+    def make_heads(self, qkv: str, i: int, norms: Norms) -> list[str]:
         """Queries, and keys and values where the layer has its own, normalised and turned: (B, heads, T, head_dim)."""
-        a, parts = self.decoder.layers[layer], [qkv]
-        if a.kv_layer is None:
-            sizes = self.numbers(a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim)
-            parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{layer}" for x in "qkv"], axis=-1)
-        if a.qk_norm == "heads":
+        layer, parts = self.decoder.layers[i], [qkv]
+        if layer.kv_layer is None:
+            sizes = self.numbers(*(heads * layer.head_dim for heads in (layer.heads, layer.kv_heads, layer.kv_heads)))
+            parts = self.graph.node_with("Split", [qkv, sizes], [f"{x}_{i}" for x in "qkv"], axis=-1)
+        if layer.qk_norm == "heads":
             parts = self.normalise(parts, norms)
-        parts = [self.node("Transpose", self.graph.split_heads(x, a.head_dim), perm=[0, 2, 1, 3]) for x in parts]
-        if a.qk_norm == "head":
+        parts = [self.node("Transpose", self.graph.split_heads(x, layer.head_dim), perm=[0, 2, 1, 3]) for x in parts]
+        if layer.qk_norm == "head":
             parts = self.normalise(parts, norms)
-        if a.rope:
-            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
-        return self.normalise(parts, norms) if a.qk_norm == "turned" else parts
+        if layer.rope:
+            parts[:2] = [self.rotate(x, layer.rope) for x in parts[:2]]
+        return self.normalise(parts, norms) if layer.qk_norm == "turned" else parts
 
     def joined(self, heads: str) -> str:
         """From (B, heads, T, head_dim) to (B, T, heads head_dim)."""
@@ -78,18 +78,18 @@ class Ops(Attending[str], lowering.Ops):
         """Queries, or also keys and values, each by its norm, as far as there are any."""
         return [*map(self.norm, parts, norms), *parts[len(norms) :]]
 
-    def cached(self, x: str, layer: int, kind: str) -> str:
+    def cached(self, x: str, i: int, kind: str) -> str:
         """What the cache holds and x, which is the new cache."""
-        inputs, outputs = [f"past_key_values.{layer}.{kind}", x], [f"present.{layer}.{kind}"]
+        inputs, outputs = [f"past_key_values.{i}.{kind}", x], [f"present.{i}.{kind}"]
         return self.graph.node_with("Concat", inputs, outputs, axis=2)[0]
 
-    def repeated(self, x: str, a: Attention) -> str:
+    def repeated(self, x: str, layer: Layer) -> str:
         """Each key-value head for its group of queries."""
-        times = a.heads // a.kv_heads
+        times = layer.heads // layer.kv_heads
         if times == 1:
             return x
         spread = self.node("Expand", self.node("Unsqueeze", x, self.numbers(2)), self.numbers(1, 1, times, 1, 1))
-        return self.node("Reshape", spread, self.numbers(0, a.heads, -1, a.head_dim))
+        return self.node("Reshape", spread, self.numbers(0, layer.heads, -1, layer.head_dim))
 
     def rotate(self, x: str, rope: Rope) -> str:
         cos, sin = self.graph.once(rope, lambda: self.cos_and_sin(rope))
@@ -105,7 +105,7 @@ class Ops(Attending[str], lowering.Ops):
         amplitudes = self.constant(f"amplitudes_{hash(rope)}", np.tile(rope.amplitudes, 2)[None, None, None])
         return [self.node("Mul", self.node(kind, angle), amplitudes) for kind in ("Cos", "Sin")]
 
-    def mask(self, a: Attention) -> str:
+    def mask(self, layer: Layer) -> str:
         """What is added to the scores, (B, 1 or heads, T, S)."""
         zero, one = self.graph.number(0), self.graph.number(1)
         count = self.node("Gather", self.node("Shape", self.tokens), one)
@@ -114,13 +114,13 @@ class Ops(Attending[str], lowering.Ops):
         queries = self.node("Range", self.node("Sub", total, count), total, one)
         distance = self.node("Sub", keys, self.node("Unsqueeze", queries, self.numbers(1)))  # (T, S)
         visible = self.node("LessOrEqual", distance, zero)
-        if a.window:
-            visible = self.node("And", visible, self.node("Greater", distance, self.graph.number(-a.window)))
+        if layer.window:
+            visible = self.node("And", visible, self.node("Greater", distance, self.graph.number(-layer.window)))
         given = self.node("Unsqueeze", self.node("Greater", "attention_mask", zero), self.numbers(1, 2))
         visible = self.node("And", given, visible)  # (B, 1, T, S)
         added = self.graph.scalar(0.0)
-        if a.alibi:
-            slopes = self.constant(f"slopes_{hash(a.alibi)}", np.array(a.alibi)[None, :, None, None])
+        if layer.alibi:
+            slopes = self.constant(f"slopes_{hash(layer.alibi)}", np.array(layer.alibi)[None, :, None, None])
             added = self.node("Mul", self.node("Cast", distance, to=TensorProto.FLOAT), slopes)
         return self.node("Where", visible, added, self.graph.scalar(UNSEEN))
 
@@ -146,9 +146,12 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         inputs.insert(1, value("attention_mask", TensorProto.INT64, "B", "S + T"))
         inputs.append(value("last", TensorProto.INT64, 1))
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
-        for i, a in decoder.caches:
+        for i, layer in decoder.caches:
             for kind in ("key", "value"):
-                past, present = ("B", a.kv_heads, "S", a.head_dim), ("B", a.kv_heads, "S + T", a.head_dim)
+                past, present = (
+                    ("B", layer.kv_heads, "S", layer.head_dim),
+                    ("B", layer.kv_heads, "S + T", layer.head_dim),
+                )
                 inputs.append(value(f"past_key_values.{i}.{kind}", TensorProto.FLOAT, *past))
                 outputs.append(value(f"present.{i}.{kind}", TensorProto.FLOAT, *present))
         graph.save("model", inputs, outputs, {"context_length": str(decoder.context_length), "precision": precision})

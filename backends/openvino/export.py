@@ -6,7 +6,7 @@ import numpy as np
 import openvino
 from openvino import opset15 as op
 
-from backends.decoder import Attention, Decoder, Rope, Weight, Weights
+from backends.decoder import Decoder, Layer, Rope, Weight, Weights
 from backends.forward import forward
 from backends.openvino.lowering import MatrixState, Ops
 from backends.openvino.nodes import Node, integers, named, number, parameter, scalar, vector
@@ -32,11 +32,11 @@ class PublicOps(Ops):
         amplitudes = vector(np.tile(rope.amplitudes, 2))
         return op.multiply(op.cos(angle), amplitudes), op.multiply(op.sin(angle), amplitudes)
 
-    def cached(self, x: Node, name: str, a: Attention) -> Node:
-        kind, _, layer = name.partition("_")
-        return super().cached(x, f"past_key_values.{layer}.{kind}present.{layer}.{kind}", a)
+    def cached(self, x: Node, name: str, layer: Layer) -> Node:
+        kind, _, i = name.partition("_")
+        return super().cached(x, f"past_key_values.{i}.{kind}present.{i}.{kind}", layer)
 
-    def mask(self, a: Attention, bias: Weight | None) -> Node:
+    def mask(self, layer: Layer, bias: Weight | None) -> Node:
         """What is added to the scores, (B, 1 or heads, T, S)."""
         given = self.inputs["attention_mask"]
         count, total = (op.gather(op.shape_of(x), integers(1), number(0)) for x in (self.tokens, given))
@@ -48,18 +48,18 @@ class PublicOps(Ops):
         seen = op.not_equal(op.unsqueeze(given, integers(1, 2)), integers(0))  # (B, 1, 1, S)
         before = op.less_equal(keys, queries)
         unseen = scalar(UNSEEN)
-        if a.window:
-            recent = op.greater(keys, op.add(queries, number(-a.window)))
+        if layer.window:
+            recent = op.greater(keys, op.add(queries, number(-layer.window)))
             visible = op.bitwise_and(op.constant(np.array(True)), recent)
             visible = op.bitwise_and(op.bitwise_and(before, op.bitwise_and(visible, before)), seen)
             shape = op.shape_of(visible)
             chosen = op.select(op.broadcast(visible, shape), scalar(0), unseen)
             return op.slice(chosen, integers(0), integers(2**62), integers(1), integers(3))
         visible = op.logical_and(before, seen)
-        if not a.alibi:
+        if not layer.alibi:
             return op.select(visible, scalar(0), unseen)
         distance = op.convert(op.subtract(keys, queries), "f32")  # (1, 1, T, S)
-        added = op.multiply(vector(np.array(a.alibi)[None, :, None, None]), distance)
+        added = op.multiply(vector(np.array(layer.alibi)[None, :, None, None]), distance)
         for _ in range(2):
             added = op.reshape(added, op.shape_of(added), False)
         return op.select(op.logical_not(visible), unseen, added)
@@ -76,10 +76,11 @@ class CacheOps(PublicOps):
         self.pasts: list[Node] = []
         self.presents: list[Node] = []
 
-    def cached(self, x: Node, name: str, a: Attention) -> Node:
-        kind, _, layer = name.partition("_")
-        self.pasts.append(parameter(f"past_key_values.{layer}.{kind}", np.float32, -1, a.kv_heads, -1, a.head_dim))
-        whole = named(op.concat([self.pasts[-1], x], 2), f"present.{layer}.{kind}")
+    def cached(self, x: Node, name: str, layer: Layer) -> Node:
+        kind, _, i = name.partition("_")
+        shape = -1, layer.kv_heads, -1, layer.head_dim
+        self.pasts.append(parameter(f"past_key_values.{i}.{kind}", np.float32, *shape))
+        whole = named(op.concat([self.pasts[-1], x], 2), f"present.{i}.{kind}")
         self.presents.append(op.result(whole))
         return whole
 

@@ -14,9 +14,9 @@ from openvino.utils.node_factory import NodeFactory
 from backends.decoder import (
     LEAST_SQUARE,
     Activation,
-    Attention,
     Decoder,
     ExpertMatrices,
+    Layer,
     Norms,
     Quantized,
     Rope,
@@ -105,75 +105,76 @@ class Ops(Attending[Node]):
         least = op.maximum(mean_square(x), scalar(LEAST_SQUARE))
         return op.multiply(x, op.sqrt(op.divide(mean_square(like), least)))
 
-    def attention(self, qkv: Node, layer: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Node:
-        a = self.decoder.layers[layer]
-        sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * a.head_dim]
+    def attention(self, qkv: Node, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Node:
+        layer = self.decoder.layers[i]
+        sizes = [layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim, layer.kv_heads * layer.head_dim]
         parts = [qkv]
-        if a.kv_layer is None:
+        if layer.kv_layer is None:
             parts = op.variadic_split(qkv, number(2), integers(*sizes)).outputs()
-        if a.qk_norm != "turned":
-            parts = self.normalise(parts, norms, a)
-        parts = [by_head(x, a) for x in parts]
-        if a.rope:
-            parts[:2] = [self.rotate(x, a.rope) for x in parts[:2]]
-        if a.qk_norm == "turned":
-            parts = self.normalise(parts, norms, a)
+        if layer.qk_norm != "turned":
+            parts = self.normalise(parts, norms, layer)
+        parts = [by_head(x, layer) for x in parts]
+        if layer.rope:
+            parts[:2] = [self.rotate(x, layer.rope) for x in parts[:2]]
+        if layer.qk_norm == "turned":
+            parts = self.normalise(parts, norms, layer)
         q, *new = parts
-        if new and a.causal:
+        if new and layer.causal:
             kinds = ("key", "value")
-            new = [self.cached(x, f"{kind}_{layer}", a) for x, kind in zip(new, kinds, strict=True)]
-        self.seen[layer] = k, v = tuple(new) if a.kv_layer is None else self.seen[a.kv_layer]
+            new = [self.cached(x, f"{kind}_{i}", layer) for x, kind in zip(new, kinds, strict=True)]
+        self.seen[i] = k, v = tuple(new) if layer.kv_layer is None else self.seen[layer.kv_layer]
         mask = self.once(
-            ("mask", a.causal, a.window, a.alibi, a.buckets, bias and bias.name), lambda: self.mask(a, bias)
+            ("mask", layer.causal, layer.window, layer.alibi, layer.buckets, bias and bias.name),
+            lambda: self.mask(layer, bias),
         )
-        return self.attend(q, k, v, a, mask, sinks)
+        return self.attend(q, k, v, layer, mask, sinks)
 
-    def normalise(self, parts: list[Node], norms: Norms, a: Attention) -> list[Node]:
+    def normalise(self, parts: list[Node], norms: Norms, layer: Layer) -> list[Node]:
         """Queries, or also keys and values, each by its norm, as far as there are any."""
-        given = [heads(x, a) for x in parts[: len(norms)]] if a.qk_norm == "head" else parts
+        given = [heads(x, layer) for x in parts[: len(norms)]] if layer.qk_norm == "head" else parts
         return [*map(self.norm, given, norms), *parts[len(norms) :]]
 
-    def cross_attention(self, q: Node, layer: int) -> Node:
-        a = self.decoder.layers[layer]
-        names = f"memory_key_{layer}", f"memory_value_{layer}"
-        k, v = (parameter(name, np.float32, -1, a.kv_heads, -1, a.head_dim) for name in names)
+    def cross_attention(self, q: Node, i: int) -> Node:
+        layer = self.decoder.layers[i]
+        names = f"memory_key_{i}", f"memory_value_{i}"
+        k, v = (parameter(name, np.float32, -1, layer.kv_heads, -1, layer.head_dim) for name in names)
         self.inputs |= zip(names, (k, v), strict=True)
-        return self.attend(by_head(q, a), k, v, a, scalar(0))
+        return self.attend(by_head(q, layer), k, v, layer, scalar(0))
 
-    def attend(self, q: Node, k: Node, v: Node, a: Attention, mask: Node, sinks: Weight | None = None) -> Node:
+    def attend(self, q: Node, k: Node, v: Node, layer: Layer, mask: Node, sinks: Weight | None = None) -> Node:
         """From heads (B, heads, T or S, head_dim) to (B, T, heads head_dim)."""
-        k, v = repeat(k, a), repeat(v, a)
-        scale = scalar(a.scale)
-        if a.softcap:
-            scores = self.softcap(self.scale(op.matmul(q, k, False, True), a.scale), a.softcap)
+        k, v = repeat(k, layer), repeat(v, layer)
+        scale = scalar(layer.scale)
+        if layer.softcap:
+            scores = self.softcap(self.scale(op.matmul(q, k, False, True), layer.scale), layer.softcap)
             y = op.matmul(op.softmax(op.add(scores, mask), -1), v, False, False)
         elif sinks:
             column = vector(np.asarray(sinks.values)[None, :, None, None])
             y = SINKING.create("ScaledDotProductAttention", outputs([q, k, v, mask, scale, column]), {"causal": False})
         else:
             y = op.scaled_dot_product_attention(q, k, v, mask, scale, causal=False)
-        return op.reshape(op.transpose(y, integers(0, 2, 1, 3)), integers(0, 0, a.heads * a.head_dim), True)
+        return op.reshape(op.transpose(y, integers(0, 2, 1, 3)), integers(0, 0, layer.heads * layer.head_dim), True)
 
-    def mask(self, a: Attention, bias: Weight | None) -> Node:
+    def mask(self, layer: Layer, bias: Weight | None) -> Node:
         """What is added to the scores, (1, 1 or heads, T, S)."""
         queries = op.unsqueeze(self.positions, integers(0, 1, 3))
         keys = op.unsqueeze(self.inputs["key_positions"], integers(0, 1, 2))
         distance = op.subtract(queries, keys)
         added = scalar(0)
-        if a.alibi:
-            added = op.multiply(op.convert(distance, "f32"), vector(-np.array(a.alibi)[None, :, None, None]))
+        if layer.alibi:
+            added = op.multiply(op.convert(distance, "f32"), vector(-np.array(layer.alibi)[None, :, None, None]))
         if bias:
             assert isinstance(bias.values, np.ndarray)  # never rounded
-            last, before = len(a.buckets) - 1, 0 if a.causal else len(a.buckets) // 2
+            last, before = len(layer.buckets) - 1, 0 if layer.causal else len(layer.buckets) // 2
             place = op.clamp(op.convert(op.add(distance, integers(before)), "f32"), 0.0, float(last))
-            table = vector(bias.values[list(a.buckets)].T[None])  # (1, heads, distances)
+            table = vector(bias.values[list(layer.buckets)].T[None])  # (1, heads, distances)
             place = op.squeeze(op.convert(place, "i32"), integers(0, 1))  # (T, S)
             added = op.gather(table, place, op.constant(np.int32(2)))
-        if not a.causal:
+        if not layer.causal:
             return added
         visible = op.greater_equal(distance, integers(0))
-        if a.window:
-            visible = op.logical_and(visible, op.less(distance, integers(a.window)))
+        if layer.window:
+            visible = op.logical_and(visible, op.less(distance, integers(layer.window)))
         return op.select(visible, added, scalar(UNSEEN))
 
     def rotate(self, x: Node, rope: Rope) -> Node:
@@ -195,17 +196,17 @@ class Ops(Attending[Node]):
         amplitudes = vector(np.tile(rope.amplitudes, 2))
         return op.multiply(op.cos(angle), amplitudes), op.multiply(op.sin(angle), amplitudes)
 
-    def cached(self, x: Node, name: str, a: Attention) -> Node:
+    def cached(self, x: Node, name: str, layer: Layer) -> Node:
         """Append x (B, kv_heads, T, head_dim) to the state `name`, whose rows follow `parents`."""
-        empty = self.once(("empty", a.kv_heads, a.head_dim), lambda: self.empty(a))
-        past = op.read_value(empty, name, Type.f32, PartialShape([-1, a.kv_heads, -1, a.head_dim]))
+        empty = self.once(("empty", layer.kv_heads, layer.head_dim), lambda: self.empty(layer))
+        past = op.read_value(empty, name, Type.f32, PartialShape([-1, layer.kv_heads, -1, layer.head_dim]))
         whole = op.concat([op.gather(past, self.inputs["parents"], op.constant(np.int32(0))), x], 2)
         self.assigned.append(op.assign(whole, name))
         return whole
 
-    def empty(self, a: Attention) -> Node:
+    def empty(self, layer: Layer) -> Node:
         batch = op.gather(op.shape_of(self.tokens), integers(0), number(0))
-        return op.broadcast(scalar(0), op.concat([batch, integers(a.kv_heads, 0, a.head_dim)], 0))
+        return op.broadcast(scalar(0), op.concat([batch, integers(layer.kv_heads, 0, layer.head_dim)], 0))
 
     def once(self, key: Hashable, build: Callable[[], Node]) -> Node:
         """What several layers share is built by the first."""
@@ -263,26 +264,26 @@ def mean_square(x: Node) -> Node:
     return op.reduce_mean(op.power(x, scalar(2)), integers(-1), True)
 
 
-def heads(x: Node, a: Attention) -> Node:
+def heads(x: Node, layer: Layer) -> Node:
     """From (B, T, heads head_dim) to (B, T, heads, head_dim)."""
-    return op.reshape(x, integers(0, 0, -1, a.head_dim), True)
+    return op.reshape(x, integers(0, 0, -1, layer.head_dim), True)
 
 
-def by_head(x: Node, a: Attention) -> Node:
+def by_head(x: Node, layer: Layer) -> Node:
     """From (B, T, heads head_dim), divided or not, to (B, heads, T, head_dim)."""
-    return op.transpose(heads(x, a), integers(0, 2, 1, 3))
+    return op.transpose(heads(x, layer), integers(0, 2, 1, 3))
 
 
-def repeat(x: Node, a: Attention) -> Node:
+def repeat(x: Node, layer: Layer) -> Node:
     """Each key-value head for its group of queries.
 
     The target shape is constant: where it reads the cache's shape, the plugin does not fuse cache and attention.
     """
-    times = a.heads // a.kv_heads
+    times = layer.heads // layer.kv_heads
     if times == 1:
         return x
     spread = op.broadcast(op.unsqueeze(x, integers(2)), integers(1, 1, times, 1, 1), None, "BIDIRECTIONAL")
-    return op.reshape(spread, integers(0, a.heads, -1, a.head_dim), True)
+    return op.reshape(spread, integers(0, layer.heads, -1, layer.head_dim), True)
 
 
 def halves(weight: Weight) -> list[Weight]:
@@ -321,9 +322,9 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         outputs += encoder(decoder, weights, inputs["prompt"], matrices)
     model = openvino.Model(outputs, ops.assigned, list(inputs.values()), "decoder")
     start_token = decoder.start_token if decoder.encoder else None
-    fused = not decoder.encoder and not any(a.softcap or a.buckets for a in decoder.layers)
-    layers = [(a.window, list(a.alibi)) for a in decoder.layers] if fused else None
-    grouped = any(a.kv_heads < a.heads for a in decoder.layers)
+    fused = not decoder.encoder and not any(layer.softcap or layer.buckets for layer in decoder.layers)
+    layers = [(layer.window, list(layer.alibi)) for layer in decoder.layers] if fused else None
+    grouped = any(layer.kv_heads < layer.heads for layer in decoder.layers)
     facts = Facts(decoder.context_length, decoder.vocab_size, precision, start_token, layers, decoder.border, grouped)
     (folder / "facts.json").write_text(json.dumps(asdict(facts)))
     matrices.file.finish(model)

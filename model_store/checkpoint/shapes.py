@@ -1,17 +1,17 @@
 """What is known of the shapes of weights before they are read, by their roles."""
 
-from backends.decoder import Attention, Decoder, Mamba, MatrixState, SelectiveState, ShortConvolution
+from backends.decoder import Decoder, Layer, Mamba, MatrixState, SelectiveState, ShortConvolution
 
 Shapes = dict[str, tuple[int, ...]]
 
 
-def shapes_of(decoder: Decoder, a: Attention, *, inner: int, width: int) -> Shapes:
+def shapes_of(decoder: Decoder, layer: Layer, *, inner: int, width: int) -> Shapes:
     """The shapes of what no layer has, and of what one like `a` has, whose feed-forward has `inner` elements.
 
     `width` are the elements of an embedding that is projected, 0 where it is not.
     """
     size, width = decoder.hidden_size, width or decoder.hidden_size
-    q, kv = a.heads * a.head_dim, 2 * a.kv_heads * a.head_dim
+    q, kv = layer.heads * layer.head_dim, 2 * layer.kv_heads * layer.head_dim
     count = decoder.experts.count if decoder.experts else 0
     return {
         "embedding": (decoder.vocab_size, width),
@@ -19,13 +19,13 @@ def shapes_of(decoder: Decoder, a: Attention, *, inner: int, width: int) -> Shap
         "position_embedding": (decoder.context_length, size),
         "project_in": (size, width),
         "project_out": (width, size),
-        "qkv_proj": (q + kv if a.kv_layer is None else q, size),
+        "qkv_proj": (q + kv if layer.kv_layer is None else q, size),
         "cross_q_proj": (q, size),
         "cross_kv_proj": (kv, size),
-        "relative_bias": (max(a.buckets, default=0) + 1, a.heads),
-        "q_norm": (q if a.qk_norm == "heads" else a.head_dim,),
-        "k_norm": (kv // 2 if a.qk_norm == "heads" else a.head_dim,),
-        "v_norm": (a.head_dim,),
+        "relative_bias": (max(layer.buckets, default=0) + 1, layer.heads),
+        "q_norm": (q if layer.qk_norm == "heads" else layer.head_dim,),
+        "k_norm": (kv // 2 if layer.qk_norm == "heads" else layer.head_dim,),
+        "v_norm": (layer.head_dim,),
         "o_proj": (size, q),
         "cross_o_proj": (size, q),
         "up_proj": (inner, size),
@@ -34,10 +34,10 @@ def shapes_of(decoder: Decoder, a: Attention, *, inner: int, width: int) -> Shap
         "attention_sub_norm": (q,),
         "ffn_sub_norm": (inner,),
         "xielu": (3,),
-        "sinks": (a.heads,),
-        "attention_gate": (q if a.gates == "element" else a.heads, size),
-        **latent_shapes(a, size),
-        **state_shapes(a, size),
+        "sinks": (layer.heads,),
+        "attention_gate": (q if layer.gates == "element" else layer.heads, size),
+        **latent_shapes(layer, size),
+        **state_shapes(layer, size),
         **input_shapes(decoder),
         **altup_shapes(decoder.residuals, size),
         "router": (count, size),
@@ -48,25 +48,25 @@ def shapes_of(decoder: Decoder, a: Attention, *, inner: int, width: int) -> Shap
     }
 
 
-def latent_shapes(a: Attention, size: int) -> Shapes:
+def latent_shapes(layer: Layer, size: int) -> Shapes:
     """What is known of the shapes of a layer's weights that only latents have."""
-    latent, q = a.latent, a.heads * a.head_dim
+    latent, q = layer.latent, layer.heads * layer.head_dim
     if latent is None:
         return {}
     return {
         "kv_down_proj": (latent.rank, size),
         "kv_down_norm": (latent.rank,),
         "k_turning_proj": (latent.turning, size),
-        "kv_up_proj": (2 * a.kv_heads * a.head_dim, latent.rank + latent.turning),
+        "kv_up_proj": (2 * layer.kv_heads * layer.head_dim, latent.rank + latent.turning),
         "q_down_proj": (latent.queries, size),
         "q_down_norm": (latent.queries,),
         "q_proj": (q, latent.queries or size),
     }
 
 
-def state_shapes(a: Attention, size: int) -> Shapes:
+def state_shapes(layer: Layer, size: int) -> Shapes:
     """What is known of the shapes of a layer's weights where it keeps a state."""
-    how = a.recurrence
+    how = layer.recurrence
     if isinstance(how, ShortConvolution):
         return {"in_proj": (3 * size, size), "convolution": (size, how.width), "o_proj": (size, size)}
     if isinstance(how, SelectiveState):
@@ -92,7 +92,7 @@ def state_shapes(a: Attention, size: int) -> Shapes:
         "decay_bias": (how.value_heads,),
         "value_norm": (how.value_elements if isinstance(how, Mamba) else how.value_size,),
         "skip": (how.value_heads,),
-        "state_o_proj" if a.beside else "o_proj": (size, how.value_elements),
+        "state_o_proj" if layer.beside else "o_proj": (size, how.value_elements),
     }
 
 

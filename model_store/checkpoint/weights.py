@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 
 from backends.decoder import (
-    Attention,
     Decoder,
     DeltaNet,
+    Layer,
     Lazy,
     Mamba,
     SelectiveState,
@@ -24,7 +24,7 @@ from model_store.checkpoint.shapes import shapes_of
 from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
 
-Transform = Callable[[np.ndarray, Attention], np.ndarray]
+Transform = Callable[[np.ndarray, Layer], np.ndarray]
 Stored = str | tuple[str | Transform, ...]
 """The checkpoint's name for a weight, and how to change its values.
 
@@ -116,12 +116,12 @@ def renamed(source: Stored, parts: Mapping[str, str]) -> Stored:
     return (names, *transforms) if (transforms := transforms_of(source)) else names
 
 
-def source_of_heads(source: Source, attention: Attention) -> Source:
+def source_of_heads(source: Source, layer: Layer) -> Source:
     """The source of the matrix that makes queries, keys and values, as far as a layer has them of its own."""
-    if attention.kv_layer is None and not attention.k_eq_v:
+    if layer.kv_layer is None and not layer.k_eq_v:
         return source
     q, k, _ = str(source).split()
-    return q if attention.kv_layer is not None else f"{q} {k} {k}"
+    return q if layer.kv_layer is not None else f"{q} {k} {k}"
 
 
 class Canonical(Lazy):
@@ -317,7 +317,7 @@ class Canonical(Lazy):
         """Raise for a tensor with numbers that no row of the table mentions: it would silently not take part."""
         rows = [found for row in self.table.values() for kind in KINDS for found in self.find(*row, kind)]
         claimed = {name for copies in rows for name in copies}
-        borrowing = [i for i, a in enumerate(self.layers) if a.kv_layer is not None]
+        borrowing = [i for i, layer in enumerate(self.layers) if layer.kv_layer is not None]
         unused = {*family.UNUSED, *(pattern.format(i) for pattern in family.UNUSED for i in borrowing)}
         for name in self.tensors.keys() - claimed:
             if self.tensors[name].size and not any(fnmatchcase(name, "*" + pattern) for pattern in unused):
@@ -354,77 +354,77 @@ def bits(values: np.ndarray) -> Iterator[np.ndarray]:
 # Transforms: values of one canonical weight or bias -> the same, in canonical order.
 
 
-def transpose(values: np.ndarray, attention: Attention) -> np.ndarray:
+def transpose(values: np.ndarray, layer: Layer) -> np.ndarray:
     """GPT-2's Conv1D keeps (in, out)."""
     return values.T
 
 
-def plus_one(values: np.ndarray, attention: Attention) -> np.ndarray:
+def plus_one(values: np.ndarray, layer: Layer) -> np.ndarray:
     """Gemma's and Nemotron's norms multiply by 1 + weight; their biases are as they are."""
     return np.asarray(values, np.float32) + 1
 
 
-def flat(values: np.ndarray, attention: Attention) -> np.ndarray:
+def flat(values: np.ndarray, layer: Layer) -> np.ndarray:
     """A row, a column or a row for each group, as a vector."""
     return values.reshape(-1)
 
 
-def flattened(values: np.ndarray, attention: Attention) -> np.ndarray:
+def flattened(values: np.ndarray, layer: Layer) -> np.ndarray:
     """A convolution of each channel alone keeps (channels, 1, width)."""
     return values.reshape(len(values), -1) if values.ndim > 1 else values
 
 
-def without_gates(values: np.ndarray, attention: Attention) -> np.ndarray:
+def without_gates(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From q and its gate of each head in turn, then k and v, to q, k, v."""
-    both = 2 * attention.heads * attention.head_dim
-    queries = values[:both].reshape(attention.heads, 2, attention.head_dim, *values.shape[1:])[:, 0]
+    both = 2 * layer.heads * layer.head_dim
+    queries = values[:both].reshape(layer.heads, 2, layer.head_dim, *values.shape[1:])[:, 0]
     return np.concatenate([queries.reshape(-1, *values.shape[1:]), values[both:]])
 
 
-def gates_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
+def gates_alone(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From q and its gate of each head in turn to the gates."""
-    gates = values.reshape(attention.heads, 2, attention.head_dim, *values.shape[1:])[:, 1]
+    gates = values.reshape(layer.heads, 2, layer.head_dim, *values.shape[1:])[:, 1]
     return gates.reshape(-1, *values.shape[1:])
 
 
-def skip_two(values: np.ndarray, attention: Attention) -> np.ndarray:
+def skip_two(values: np.ndarray, layer: Layer) -> np.ndarray:
     """OPT's table of positions begins with two rows for padding."""
     return values[2:]
 
 
-def group_heads(values: np.ndarray, attention: Attention) -> np.ndarray:
+def group_heads(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From the queries, the key and the value of each key-value head in turn to all q, all k, all v."""
-    groups = values.reshape(attention.kv_heads, -1, attention.head_dim, *values.shape[1:])
+    groups = values.reshape(layer.kv_heads, -1, layer.head_dim, *values.shape[1:])
     parts = groups[:, :-2], groups[:, -2], groups[:, -1]
     return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
 
 
-def halve_rotary(values: np.ndarray, attention: Attention) -> np.ndarray:
+def halve_rotary(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From rotating neighbours, in the first elements of a head, to rotating its halves, in layers that rotate."""
-    if attention.rope is None:
+    if layer.rope is None:
         return values
-    rotary = rotated_elements(attention)
-    return reorder_rotary(values, attention, [*range(0, rotary, 2)], [*range(1, rotary, 2)])
+    rotary = rotated_elements(layer)
+    return reorder_rotary(values, layer, [*range(0, rotary, 2)], [*range(1, rotary, 2)])
 
 
-def spread_rotary(values: np.ndarray, attention: Attention) -> np.ndarray:
+def spread_rotary(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From rotating the halves of the first elements of a head to rotating the halves of the head."""
-    rotary = rotated_elements(attention)
-    return reorder_rotary(values, attention, [*range(rotary // 2)], [*range(rotary // 2, rotary)])
+    rotary = rotated_elements(layer)
+    return reorder_rotary(values, layer, [*range(rotary // 2)], [*range(rotary // 2, rotary)])
 
 
-def rotated_elements(attention: Attention) -> int:
+def rotated_elements(layer: Layer) -> int:
     """How many elements of a head have a rotary position."""
-    assert attention.rope is not None
-    return 2 * int(np.count_nonzero(attention.rope.inverse_frequencies))
+    assert layer.rope is not None
+    return 2 * int(np.count_nonzero(layer.rope.inverse_frequencies))
 
 
-def reorder_rotary(values: np.ndarray, attention: Attention, first: list[int], second: list[int]) -> np.ndarray:
+def reorder_rotary(values: np.ndarray, layer: Layer, first: list[int], second: list[int]) -> np.ndarray:
     """Put the rotated pairs (first[i], second[i]) half a head apart, in the rows of q and k only."""
-    size, rotary = attention.head_dim, len(first) + len(second)
+    size, rotary = layer.head_dim, len(first) + len(second)
     middle = (rotary + size) // 2
     order = [*first, *range(rotary, middle), *second, *range(middle, size)]
     heads = values.reshape(-1, size, *values.shape[1:]).copy()
-    rotated = attention.heads + attention.kv_heads
+    rotated = layer.heads + layer.kv_heads
     heads[:rotated] = heads[:rotated, order]
     return heads.reshape(values.shape)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, ExpertMatrices, Experts, Rope, Weight, Weights
+from backends.decoder import Decoder, ExpertMatrices, Experts, Layer, Rope, Weight, Weights
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.tensor import Tensor, Told
 from model_store.checkpoint.weights import Stored as Names
@@ -69,9 +69,9 @@ class Shortened(Source):
         whole = super().decoder
         layers = list(whole.layers)
         if architecture_of(self) not in WINDOWS:
-            layers = [replace(a, window=0 if a.window >= self.context else a.window) for a in layers]
+            layers = [replace(layer, window=0 if layer.window >= self.context else layer.window) for layer in layers]
         if self.context <= whole.border:
-            layers = [replace(a, rope=a.rope and replace(a.rope, long=(), border=0)) for a in layers]
+            layers = [replace(layer, rope=layer.rope and replace(layer.rope, long=(), border=0)) for layer in layers]
         return replace(whole, layers=tuple(layers), context_length=self.context)
 
 
@@ -162,11 +162,11 @@ def stacks_of(
         yield f"{name}.weight", each
 
 
-def turned_back(values: np.ndarray, names: Names, a: Attention) -> np.ndarray:
+def turned_back(values: np.ndarray, names: Names, layer: Layer) -> np.ndarray:
     """The rows of q, k and v in the order that the architecture's transform would put into ours."""
     order = np.arange(len(values))
     for transform in transforms_of(names):
-        order = np.asarray(transform(order[:, None], a))[:, 0]
+        order = np.asarray(transform(order[:, None], layer))[:, 0]
     return values[np.argsort(order)]
 
 
@@ -240,9 +240,9 @@ def branch_of(source: Source) -> float:
 def own_keys(source: Source) -> dict[str, Value | None]:
     """The keys that other architectures lack."""
     decoder, branch, experts = source.decoder, branch_of(source), source.decoder.experts
-    first, near = decoder.layers[0], next((a.rope for a in decoder.layers if a.window and a.rope), None)
+    first, near = decoder.layers[0], next((layer.rope for layer in decoder.layers if layer.window and layer.rope), None)
     known: dict[str, Value | None] = {
-        "sliding_window": max(a.window for a in decoder.layers) or None,
+        "sliding_window": max(layer.window for layer in decoder.layers) or None,
         "sliding_window_pattern": pattern_of(decoder),
         "clip_qkv": decoder.qkv_clip or None,
         "attn_logit_softcapping": first.softcap,
@@ -285,14 +285,14 @@ def expert_fields(source: Source, experts: Experts) -> dict[str, Value | None]:
 
 def pattern_of(decoder: Decoder) -> int | None:
     """Every which layer sees all, where not every sixth does."""
-    period = next((i + 1 for i, a in enumerate(decoder.layers) if not a.window), 0)
+    period = next((i + 1 for i, layer in enumerate(decoder.layers) if not layer.window), 0)
     return period if period not in (0, 6) else None
 
 
 def rope_keys(source: Source) -> dict[str, Value | None]:
     """The keys that say how positions turn."""
     twice = architecture_of(source) in ("gemma3", "olmo2")  # layers with windows turn otherwise than the others
-    ropes = [a.rope for a in source.decoder.layers if a.rope and not (a.window and twice)]
+    ropes = [layer.rope for layer in source.decoder.layers if layer.rope and not (layer.window and twice)]
     if not ropes:
         return {}
     rope, scaling, config = ropes[0], scaling_of(source.config), source.config
@@ -330,7 +330,7 @@ def stretches_each(source: Source) -> bool:
     """Whether each element that turns is stretched by a factor of its own, which no key says."""
     scaling = scaling_of(source.config)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    turns = any(a.rope for a in source.decoder.layers)
+    turns = any(layer.rope for layer in source.decoder.layers)
     return turns and (kind not in ("default", "dynamic", "linear", "yarn") or bool(source.decoder.border))
 
 
@@ -338,7 +338,7 @@ def stretches(source: Source) -> dict[str, np.ndarray]:
     """The small tensors that say by what the turns of each element are divided."""
     if not stretches_each(source):
         return {}
-    name, rope = architecture_of(source), next(a.rope for a in source.decoder.layers if a.rope)
+    name, rope = architecture_of(source), next(layer.rope for layer in source.decoder.layers if layer.rope)
     turning = np.array([one for one in rope.inverse_frequencies if one])
     plain = float(str(rope_keys(source)["rope.freq_base"])) ** (-np.arange(len(turning)) / len(turning))
     short = (plain / turning).astype(np.float32)

@@ -32,7 +32,7 @@ def refuse(source: Source, options: Options) -> None:
     decoders.require_decoder(source, "the target onnx")
     decoders.choose_precision(source, options.precision, PRECISIONS)
     decoders.refuse_long_positions(source)
-    if len({(a.kv_heads, a.head_dim, a.kv_layer) for a in source.decoder.layers}) > 1:
+    if len({(layer.kv_heads, layer.head_dim, layer.kv_layer) for layer in source.decoder.layers}) > 1:
         says = "layers with other heads than the first, or without keys of their own"
         raise ExportError(f"{source.model.name} has {says}, which genai_config.json cannot say")
 

@@ -26,7 +26,7 @@ def refuse(source: Source, options: Options) -> None:
 
     decoders.require_decoder(source, "the target ovms")  # or it would be told of the target openvino
     openvino.refuse(source, options)
-    if any(a.softcap for a in source.decoder.layers):
+    if any(layer.softcap for layer in source.decoder.layers):
         raise ExportError(
             f"{source.model.name} has a soft cap on its scores ({source.model.family}), which the server's paged "
             "attention lacks; export it with: chatapp export triton"

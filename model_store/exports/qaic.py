@@ -113,7 +113,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
 def fitted(source: Source, options: Options) -> "Decoder":
     """The decoder, for texts of the context that is asked for."""
     layers = tuple(
-        replace(a, rope=a.rope and replace(a.rope, long=(), border=0)) for a in source.decoder.layers
+        replace(layer, rope=layer.rope and replace(layer.rope, long=(), border=0)) for layer in source.decoder.layers
     )  # texts beyond the border were refused
     return replace(source.decoder, layers=layers, context_length=options.ctx_len)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import llama, qwen3
@@ -13,7 +13,7 @@ from model_store.families.llama import MODEL, PREFIX, TIED
 UNUSED = (*llama.UNUSED, ".mlp.act_fn.eps")
 
 
-def factors(values: np.ndarray, attention: Attention) -> np.ndarray:
+def factors(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From the two numbers that were learned, and beta, to the factors of the square, the exponential and the line."""
     values = np.asarray(values, np.float32)
     square, bent = np.logaddexp(0, values[:2])

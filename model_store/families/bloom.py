@@ -1,6 +1,6 @@
 """BLOOM: ALiBi instead of positions, and a norm on the embedding."""
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import group_heads
 from model_store.families import field, mpt
@@ -29,7 +29,7 @@ def decoder(config: Config) -> Decoder:
     heads, size = field(config, "n_head", "num_attention_heads"), field(config, "n_embed", "hidden_size")
     head_dim = size // heads
     return Decoder(
-        layers=(Attention(heads, heads, head_dim, head_dim**-0.5, alibi=mpt.slopes(heads, 8)),)
+        layers=(Layer(heads, heads, head_dim, head_dim**-0.5, alibi=mpt.slopes(heads, 8)),)
         * field(config, "n_layer", "num_hidden_layers"),
         hidden_size=size,
         vocab_size=config["vocab_size"],

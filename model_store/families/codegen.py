@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from backends.decoder import Attention
+from backends.decoder import Layer
 from model_store.checkpoint.weights import halve_rotary
 from model_store.families import gptj
 from model_store.families.gptj import MODEL, PREFIX, TIED, decoder
@@ -10,7 +10,7 @@ from model_store.families.gptj import MODEL, PREFIX, TIED, decoder
 PROCESSORS = 4
 
 
-def order_qkv(values: np.ndarray, attention: Attention) -> np.ndarray:
+def order_qkv(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From (processor, q v k, rows) to all q, all k, all v."""
     parts = values.reshape(PROCESSORS, 3, -1, *values.shape[1:])
     return parts[:, [0, 2, 1]].swapaxes(0, 1).reshape(values.shape)

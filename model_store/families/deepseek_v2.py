@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Latent
+from backends.decoder import Decoder, Latent, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, padded, rope, sharper
 from model_store.checkpoint.weights import Stored
@@ -21,65 +21,65 @@ EPSILON = 1e-6
 SHARED = "layers.{}.self_attn.kv_a_proj_with_mqa"
 
 
-def latent_of(attention: Attention) -> Latent:
-    assert attention.latent  # as `attend` makes it
-    return attention.latent
+def latent_of(layer: Layer) -> Latent:
+    assert layer.latent  # as `attend` makes it
+    return layer.latent
 
 
-def order(attention: Attention) -> list[int]:
+def order(layer: Layer) -> list[int]:
     """Where the elements of a head come from: those that turn are its last ones, and turn half a head apart here."""
-    count, still = latent_of(attention).turning, attention.head_dim - latent_of(attention).turning
-    half, turning = still // 2, [*range(still, attention.head_dim)]
+    count, still = latent_of(layer).turning, layer.head_dim - latent_of(layer).turning
+    half, turning = still // 2, [*range(still, layer.head_dim)]
     return [*turning[: count // 2], *range(half), *turning[count // 2 :], *range(half, still)]
 
 
-def halve_neighbours(values: np.ndarray, attention: Attention) -> np.ndarray:
+def halve_neighbours(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From neighbours that turn together, the last elements of queries or all of a key's, to halves."""
-    size = min(len(values), attention.head_dim)
-    count = min(latent_of(attention).turning, size)  # fewer where the file is wrong, which is told by its shape
+    size = min(len(values), layer.head_dim)
+    count = min(latent_of(layer).turning, size)  # fewer where the file is wrong, which is told by its shape
     places = [*range(size - count), *range(size - count, size, 2), *range(size - count + 1, size, 2)]
     return values.reshape(-1, size, *values.shape[1:])[:, places].reshape(values.shape)
 
 
-def spread_turning(values: np.ndarray, attention: Attention) -> np.ndarray:
+def spread_turning(values: np.ndarray, layer: Layer) -> np.ndarray:
     """Queries in the order of their heads here."""
-    heads = values.reshape(attention.heads, attention.head_dim, -1)
-    return heads[:, order(attention)].reshape(values.shape)
+    heads = values.reshape(layer.heads, layer.head_dim, -1)
+    return heads[:, order(layer)].reshape(values.shape)
 
 
-def to_latents(values: np.ndarray, attention: Attention) -> np.ndarray:
+def to_latents(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The rows that make latents."""
-    return amplified(values[: latent_of(attention).rank], attention)
+    return amplified(values[: latent_of(layer).rank], layer)
 
 
-def to_turning(values: np.ndarray, attention: Attention) -> np.ndarray:
+def to_turning(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The rows that make what turns."""
-    return values[latent_of(attention).rank :]
+    return values[latent_of(layer).rank :]
 
 
-def amplified(values: np.ndarray, attention: Attention) -> np.ndarray:
+def amplified(values: np.ndarray, layer: Layer) -> np.ndarray:
     """What makes latents, so that an epsilon of their own is that of the other norms."""
-    gain = latent_of(attention).gain
+    gain = latent_of(layer).gain
     return values if gain == 1 else np.asarray(values, np.float32) * np.float32(gain)
 
 
-def expand(values: np.ndarray, attention: Attention) -> np.ndarray:
+def expand(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The matrix that makes keys and values of latents and of what turns, which is the same in all keys."""
-    latent, size = latent_of(attention), attention.head_dim
+    latent, size = latent_of(layer), layer.head_dim
     still = size - latent.turning
-    heads = values.reshape(attention.heads, still + latent.value, latent.rank)
-    keys, made = np.zeros((2, attention.heads, size, latent.rank + latent.turning), values.dtype)
+    heads = values.reshape(layer.heads, still + latent.value, latent.rank)
+    keys, made = np.zeros((2, layer.heads, size, latent.rank + latent.turning), values.dtype)
     keys[:, :still, : latent.rank], keys[:, still:, latent.rank :] = heads[:, :still], np.eye(latent.turning)
     made[:, : latent.value, : latent.rank] = heads[:, still:]
-    return np.concatenate([keys[:, order(attention)], made]).reshape(-1, latent.rank + latent.turning)
+    return np.concatenate([keys[:, order(layer)], made]).reshape(-1, latent.rank + latent.turning)
 
 
-def widened(values: np.ndarray, attention: Attention) -> np.ndarray:
+def widened(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The matrix behind attention, with zeros for what a head's values lack."""
     if values.ndim == 1:
         return values
-    heads = values.reshape(len(values), attention.heads, latent_of(attention).value)
-    zeros = np.zeros((*heads.shape[:2], attention.head_dim - heads.shape[2]), values.dtype)
+    heads = values.reshape(len(values), layer.heads, latent_of(layer).value)
+    zeros = np.zeros((*heads.shape[:2], layer.head_dim - heads.shape[2]), values.dtype)
     return np.concatenate([heads, zeros], axis=2).reshape(len(values), -1)
 
 
@@ -139,7 +139,7 @@ def attend(config: Config, same: Decoder) -> Decoder:
         queries=config.get("q_lora_rank") or 0,
         gain=(same.epsilon / EPSILON) ** 0.5,
     )
-    attention = Attention(
+    layer = Layer(
         heads=config["num_attention_heads"],
         kv_heads=config["num_attention_heads"],
         head_dim=head_dim,
@@ -147,4 +147,4 @@ def attend(config: Config, same: Decoder) -> Decoder:
         rope=padded(rope(config, turning), head_dim),
         latent=latent,
     )
-    return replace(same, layers=(attention,) * len(same.layers))
+    return replace(same, layers=(layer,) * len(same.layers))

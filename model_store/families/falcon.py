@@ -1,6 +1,6 @@
 """Falcon: attention and feed-forward side by side, under one norm or two; each key-value head with its queries."""
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import group_heads
@@ -31,7 +31,7 @@ def decoder(config: Config) -> Decoder:
     own = config.get("num_kv_heads") or config.get("n_head_kv") or heads
     kv_heads = own if newer or not config.get("multi_query", True) else 1
     return Decoder(
-        layers=(Attention(heads, kv_heads, head_dim, head_dim**-0.5, rope(config, head_dim)),)
+        layers=(Layer(heads, kv_heads, head_dim, head_dim**-0.5, rope(config, head_dim)),)
         * field(config, "num_hidden_layers", "n_layer"),
         hidden_size=size,
         vocab_size=config["vocab_size"],

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint
 from model_store.families import given, granitemoehybrid, llama
@@ -19,22 +19,22 @@ ATTENDED, ANSWERED, GATES, UP, PARTS = 0, 1, 2, 3, slice(4, 9)
 """The places of factors in `gains`; the last are of gates, values, keys, queries and steps of the state."""
 
 
-def times_attended(values: np.ndarray, attention: Attention) -> np.ndarray:
-    return np.asarray(values, np.float32) * np.float32(attention.gains[ATTENDED])
+def times_attended(values: np.ndarray, layer: Layer) -> np.ndarray:
+    return np.asarray(values, np.float32) * np.float32(layer.gains[ATTENDED])
 
 
-def times_answered(values: np.ndarray, attention: Attention) -> np.ndarray:
-    return np.asarray(values, np.float32) * np.float32(attention.gains[ANSWERED])
+def times_answered(values: np.ndarray, layer: Layer) -> np.ndarray:
+    return np.asarray(values, np.float32) * np.float32(layer.gains[ANSWERED])
 
 
-def times_gates(values: np.ndarray, attention: Attention) -> np.ndarray:
+def times_gates(values: np.ndarray, layer: Layer) -> np.ndarray:
     """Gates, and what they open."""
-    return times_each(np.split(values, 2), attention.gains[GATES : UP + 1])
+    return times_each(np.split(values, 2), layer.gains[GATES : UP + 1])
 
 
-def times_parts(values: np.ndarray, attention: Attention) -> np.ndarray:
+def times_parts(values: np.ndarray, layer: Layer) -> np.ndarray:
     """What a state's matrix gives, in the order in which it is published."""
-    return times_each(granitemoehybrid.parts_of(values, attention), attention.gains[PARTS])
+    return times_each(granitemoehybrid.parts_of(values, layer), layer.gains[PARTS])
 
 
 def times_each(parts: list[np.ndarray], gains: Sequence[float]) -> np.ndarray:

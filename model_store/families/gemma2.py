@@ -19,7 +19,7 @@ LAYER = {
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
     same = gemma.decoder({**config, "hidden_act": "gelu"})
-    attention = replace(
+    layer = replace(
         same.layers[0],
         scale=config.get("query_pre_attn_scalar", 256) ** -0.5,
         softcap=config.get("attn_logit_softcapping", 50.0) or 0.0,
@@ -27,7 +27,7 @@ def decoder(config: Config) -> Decoder:
     default = ["full_attention" if i % 2 else "sliding_attention" for i in range(len(same.layers))]
     each = windows(config, default, config.get("sliding_window", 4096))
     return replace(
-        with_windows(replace(same, layers=(attention,)), each),
+        with_windows(replace(same, layers=(layer,)), each),
         activation=activation(config.get("hidden_activation") or "gelu_pytorch_tanh"),
         logit_softcap=config.get("final_logit_softcapping", 30.0) or 0.0,
     )

@@ -19,11 +19,11 @@ LAYER = {
 def decoder(config: Config) -> Decoder:
     """Read config.json; every sixth layer sees everything, unless `layer_types` says which do."""
     same = gemma.decoder({**config, **UNSCALED, "hidden_act": "gelu"})
-    attention = replace(same.layers[0], scale=config.get("query_pre_attn_scalar", 256) ** -0.5)
-    ropes = far_and_near(config, attention.head_dim, theta=1_000_000.0, near_theta=10_000.0)
+    layer = replace(same.layers[0], scale=config.get("query_pre_attn_scalar", 256) ** -0.5)
+    ropes = far_and_near(config, layer.head_dim, theta=1_000_000.0, near_theta=10_000.0)
     each = windows(config, alternate(config, len(same.layers), 6), config.get("sliding_window", 4096))
     return replace(
-        with_windows(replace(same, layers=(attention,)), each, ropes),
+        with_windows(replace(same, layers=(layer,)), each, ropes),
         activation=activation(config.get("hidden_activation") or "gelu_pytorch_tanh"),
         logit_softcap=config.get("final_logit_softcapping") or 0.0,
     )

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, far_and_near
 from model_store.errors import UnsupportedCheckpoint
@@ -19,17 +19,17 @@ TEXT = 262_144
 """Tokens of texts; those behind them stand for images and sounds, and no layer has an embedding of them."""
 
 
-def of_text(values: np.ndarray, attention: Attention) -> np.ndarray:
+def of_text(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The rows of tokens that texts have."""
     return values[:TEXT]
 
 
-def by_size(values: np.ndarray, attention: Attention) -> np.ndarray:
+def by_size(values: np.ndarray, layer: Layer) -> np.ndarray:
     """A norm of all elements whose outcome is divided by their number."""
     return values / np.float32(len(values))
 
 
-def times_last(values: np.ndarray, attention: Attention) -> np.ndarray:
+def times_last(values: np.ndarray, layer: Layer) -> np.ndarray:
     """A matrix whose inputs are multiplied by what is its last row."""
     return np.asarray(values[:-1], np.float32) * np.asarray(values[-1], np.float32)
 

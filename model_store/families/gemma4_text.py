@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Experts
+from backends.decoder import Decoder, Experts, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import UNSCALED, rope
 from model_store.errors import UnsupportedCheckpoint, cut
@@ -16,12 +16,12 @@ from model_store.families import activation, alternate, gemma, given, llama, win
 from model_store.families.gemma import PREFIX, TIED
 
 
-def halve_power(values: np.ndarray, attention: Attention) -> np.ndarray:
+def halve_power(values: np.ndarray, layer: Layer) -> np.ndarray:
     """A norm whose outcome is the half of a sum of two."""
     return values * np.float32(0.5**0.5)
 
 
-def by_root(values: np.ndarray, attention: Attention) -> np.ndarray:
+def by_root(values: np.ndarray, layer: Layer) -> np.ndarray:
     """A norm of all elements whose outcome is divided by the root of their number."""
     return values * np.float32(len(values) ** -0.5)
 
@@ -100,7 +100,7 @@ def experts(config: Config) -> Experts:
     )
 
 
-def attentions(config: Config, same: Decoder) -> list[Attention]:
+def attentions(config: Config, same: Decoder) -> list[Layer]:
     """How each layer attends, as if all had keys and values of their own."""
     each = [*windows(config, alternate(config, len(same.layers), 6), config.get("sliding_window", 512))[:-1], 0]
     turns = config["rope_parameters"]
@@ -108,7 +108,7 @@ def attentions(config: Config, same: Decoder) -> list[Attention]:
     for i, window in enumerate(each):
         head_dim, kv_heads = heads_of(config, i, window)
         turned = turns["sliding_attention" if window else "full_attention"]
-        attention = Attention(
+        layer = Layer(
             heads=config["num_attention_heads"],
             kv_heads=kv_heads,
             head_dim=head_dim,
@@ -117,7 +117,7 @@ def attentions(config: Config, same: Decoder) -> list[Attention]:
             window=window,
             k_eq_v=not window and config.get("attention_k_eq_v", False),
         )
-        found.append(attention)
+        found.append(layer)
     return found
 
 
@@ -139,11 +139,11 @@ def heads_of(config: Config, layer: int, window: int) -> tuple[int, int]:
     return head_dim, kv_heads
 
 
-def share(layers: list[Attention], count: int) -> tuple[Attention, ...]:
+def share(layers: list[Layer], count: int) -> tuple[Layer, ...]:
     """Let the last layers, so many, attend to what the last of their kind before these has made."""
     own = layers[: len(layers) - count]
-    makers = {bool(attention.window): i for i, attention in enumerate(own)}
-    kinds = [bool(attention.window) for attention in layers[len(own) :]]
+    makers = {bool(layer.window): i for i, layer in enumerate(own)}
+    kinds = [bool(layer.window) for layer in layers[len(own) :]]
     if not {*kinds} <= makers.keys():
         raise ValueError(f"of the layers before the last {count} (num_kv_shared_layers) none has such keys as these")
     return (*own, *(replace(own[makers[kind]], kv_layer=makers[kind]) for kind in kinds))

@@ -1,6 +1,6 @@
 """GPT-2: learned positions, and matrices stored (in, out)."""
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import transpose
 from model_store.families import activation, field
@@ -28,7 +28,7 @@ def decoder(config: Config) -> Decoder:
     falls = bool(config.get("scale_attn_by_inverse_layer_idx"))
     scales = (scale / (i + 1) if falls else scale for i in range(field(config, "n_layer", "num_hidden_layers")))
     return Decoder(
-        layers=tuple(Attention(heads, heads, size // heads, each) for each in scales),
+        layers=tuple(Layer(heads, heads, size // heads, each) for each in scales),
         hidden_size=size,
         vocab_size=config["vocab_size"],
         context_length=field(config, "n_positions", "max_position_embeddings"),

@@ -18,4 +18,4 @@ def decoder(config: Config) -> Decoder:
     same = gpt2.decoder({**config, "scale_attn_by_inverse_layer_idx": False})  # which only GPT-2 reads
     if not config.get("multi_query", True):
         return same
-    return replace(same, layers=tuple(replace(attention, kv_heads=1) for attention in same.layers))
+    return replace(same, layers=tuple(replace(layer, kv_heads=1) for layer in same.layers))

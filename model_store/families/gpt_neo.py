@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import shown
 from model_store.families import activation, field
@@ -22,7 +22,7 @@ LAYER = {
 def decoder(config: Config) -> Decoder:
     """Read config.json; `attention_types` is a list of (kinds, how often they repeat)."""
     heads, size = field(config, "num_heads", "num_attention_heads"), config["hidden_size"]
-    attention = Attention(heads, heads, size // heads, scale=1.0)
+    layer = Layer(heads, heads, size // heads, scale=1.0)
     layers = field(config, "num_layers", "num_hidden_layers")
     types = config["attention_types"]
     kinds = [kind for pattern, count in types for kind in pattern * min(count, layers + 1)]
@@ -32,7 +32,7 @@ def decoder(config: Config) -> Decoder:
         raise ValueError("attention_types and attention_layers contradict each other")
     window = config.get("window_size", 256)
     return Decoder(
-        layers=tuple(replace(attention, window=window if kind == "local" else 0) for kind in kinds),
+        layers=tuple(replace(layer, window=window if kind == "local" else 0) for kind in kinds),
         hidden_size=size,
         vocab_size=config["vocab_size"],
         context_length=config["max_position_embeddings"],

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Clamped, Decoder
+from backends.decoder import Clamped, Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import transpose
 from model_store.families import llama, mixtral, windows, with_windows
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 
-def gates_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+def gates_first(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From the rows of gates and of what they gate in turn to all gates, and what they gate behind them."""
     return np.concatenate([values[::2], values[1::2]])
 

@@ -25,4 +25,4 @@ def decoder(config: Config) -> Decoder:
     same = gpt2.decoder({**config, **gpt2.UNREAD})
     head_dim = same.layers[0].head_dim
     turned = padded(Rope(tuple(turning(config.get("rotary_dim", 64), head_dim, 10_000.0))), head_dim)
-    return replace(same, parallel=True, layers=tuple(replace(attention, rope=turned) for attention in same.layers))
+    return replace(same, parallel=True, layers=tuple(replace(layer, rope=turned) for layer in same.layers))

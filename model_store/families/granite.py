@@ -14,7 +14,7 @@ def decoder(config: Config) -> Decoder:
     scale = config.get("attention_multiplier", 1.0)
     return replace(
         same,
-        layers=tuple(replace(attention, scale=scale) for attention in same.layers),
+        layers=tuple(replace(layer, scale=scale) for layer in same.layers),
         embedding_scale=config.get("embedding_multiplier", 1.0) / branch,
         epsilon=same.epsilon / branch**2,
         output_scale=1 / config.get("logits_scaling", 1.0),

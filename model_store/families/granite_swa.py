@@ -36,7 +36,7 @@ def near_and_far(same: Decoder, config: Config) -> Decoder:
 
     ropes = {base: rope(turned(base), same.layers[0].head_dim) for base in bases if base} | {0: None}
     layers = (
-        replace(attention, window=window, rope=attention.rope if base is None else ropes[base])
-        for attention, window, base in zip(same.layers, each, bases, strict=True)
+        replace(layer, window=window, rope=layer.rope if base is None else ropes[base])
+        for layer, window, base in zip(same.layers, each, bases, strict=True)
     )
     return replace(same, layers=tuple(layers))

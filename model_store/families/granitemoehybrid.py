@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Mamba
+from backends.decoder import Decoder, Layer, Mamba
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import Source, flattened
 from model_store.errors import UnsupportedCheckpoint, cut
@@ -19,26 +19,26 @@ NO_LIMITS = [0.0, math.inf], [0.0, {"__float__": "Infinity"}]
 """How config.json says that steps are what they are: JSON has no name for the infinite."""
 
 
-def parts_of(values: np.ndarray, attention: Attention) -> list[np.ndarray]:
+def parts_of(values: np.ndarray, layer: Layer) -> list[np.ndarray]:
     """Gates, values, keys, queries and steps, which one matrix gives."""
-    how = attention.recurrence
+    how = layer.recurrence
     assert isinstance(how, Mamba)  # no other layer has these
     keys = how.key_heads * how.key_size
     return np.split(values, np.cumsum([how.value_elements, how.value_elements, keys, keys]))
 
 
-def queries_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+def queries_first(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From z, x, B, C and the steps to C, B, x, z."""
-    return np.concatenate(parts_of(values, attention)[3::-1])
+    return np.concatenate(parts_of(values, layer)[3::-1])
 
 
-def steps_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
-    return parts_of(values, attention)[4]
+def steps_alone(values: np.ndarray, layer: Layer) -> np.ndarray:
+    return parts_of(values, layer)[4]
 
 
-def channels_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+def channels_first(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From x, B, C to C, B, x."""
-    how = attention.recurrence
+    how = layer.recurrence
     assert isinstance(how, Mamba)
     keys = how.key_heads * how.key_size
     return np.concatenate(np.split(values, [how.value_elements, how.value_elements + keys])[::-1])

@@ -22,5 +22,5 @@ def decoder(config: Config) -> Decoder:
         theta = scaling.get("rope_theta") or config.get("rope_theta", 10_000.0)
         config = {**config, "rope_scaling": {"rope_theta": theta * alpha ** (size / (size - 2))}}
     same = llama.decoder({"rms_norm_eps": 1e-5, **config})
-    layers = tuple(replace(attention, qk_norm="turned") for attention in same.layers)
+    layers = tuple(replace(layer, qk_norm="turned") for layer in same.layers)
     return replace(same, layers=layers)

@@ -5,31 +5,31 @@ from math import ceil
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Experts, SelectiveState
+from backends.decoder import Decoder, Experts, Layer, SelectiveState
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import flattened
 from model_store.families import given, kinds_of, llama, sparse_layers
 from model_store.families.llama import PREFIX, TIED, UNUSED
 
 
-def state_of(attention: Attention) -> SelectiveState:
-    how = attention.recurrence
+def state_of(layer: Layer) -> SelectiveState:
+    how = layer.recurrence
     assert isinstance(how, SelectiveState)  # no other layer has such weights
     return how
 
 
-def steps_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+def steps_first(values: np.ndarray, layer: Layer) -> np.ndarray:
     """What steps are made of, which keys and queries follow."""
-    return values[: state_of(attention).rank]
+    return values[: state_of(layer).rank]
 
 
-def keys_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
-    how = state_of(attention)
+def keys_alone(values: np.ndarray, layer: Layer) -> np.ndarray:
+    how = state_of(layer)
     return values[how.rank : how.rank + how.size]
 
 
-def queries_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
-    how = state_of(attention)
+def queries_alone(values: np.ndarray, layer: Layer) -> np.ndarray:
+    how = state_of(layer)
     return values[how.rank + how.size :]
 
 

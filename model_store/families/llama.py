@@ -1,6 +1,6 @@
 """Llama, and everything shaped like it: RMS norms, rotary positions, gated feed-forward."""
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.rope import rope
 from model_store.families import activation
@@ -24,7 +24,7 @@ def decoder(config: Config, *, partial: float | None = None) -> Decoder:
     share = None if partial is None else config.get("partial_rotary_factor", partial)
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
-    attention = Attention(
+    layer = Layer(
         heads=heads,
         kv_heads=config.get("num_key_value_heads") or heads,
         head_dim=head_dim,
@@ -32,7 +32,7 @@ def decoder(config: Config, *, partial: float | None = None) -> Decoder:
         rope=rope(config, head_dim, partial=share),
     )
     return Decoder(
-        layers=(attention,) * config["num_hidden_layers"],
+        layers=(layer,) * config["num_hidden_layers"],
         hidden_size=config["hidden_size"],
         vocab_size=config["vocab_size"],
         context_length=config["max_position_embeddings"],

@@ -2,7 +2,7 @@
 
 import math
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint, cut
 
@@ -34,9 +34,9 @@ def decoder(config: Config) -> Decoder:
         raise UnsupportedCheckpoint("mpt with a scale of logits (logit_scale in config.json) is not supported")
     head_dim = size // heads
     bias = slopes(heads, own.get("alibi_bias_max") or 8)
-    attention = Attention(heads, heads, head_dim, own.get("softmax_scale") or head_dim**-0.5, alibi=bias)
+    layer = Layer(heads, heads, head_dim, own.get("softmax_scale") or head_dim**-0.5, alibi=bias)
     return Decoder(
-        layers=(attention,) * config["n_layers"],
+        layers=(layer,) * config["n_layers"],
         hidden_size=size,
         vocab_size=config["vocab_size"],
         context_length=config.get("max_seq_len", 2048),

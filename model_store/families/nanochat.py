@@ -23,5 +23,5 @@ def decoder(config: Config) -> Decoder:
     rope = same.layers[0].rope
     assert rope is not None
     turned = replace(rope, inverse_frequencies=tuple(-each for each in rope.inverse_frequencies))
-    layers = tuple(replace(attention, rope=turned) for attention in same.layers)
+    layers = tuple(replace(layer, rope=turned) for layer in same.layers)
     return replace(same, layers=layers, logit_softcap=config.get("final_logit_softcapping", 15.0) or 0.0)

@@ -5,7 +5,7 @@ Steps have no least size, as in llama.cpp; transformers has `time_step_min`.
 
 from dataclasses import replace
 
-from backends.decoder import Attention, Decoder, Mamba
+from backends.decoder import Decoder, Layer, Mamba
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import LIMITS
 from model_store.errors import UnsupportedCheckpoint, cut
@@ -40,7 +40,7 @@ def decoder(config: Config) -> Decoder:
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config.get("attention_head_dim", 128)
     epsilon = config.get("layer_norm_epsilon", 1e-5)
-    attending = Attention(
+    attending = Layer(
         heads=heads, kv_heads=config.get("num_key_value_heads", heads), head_dim=head_dim, scale=head_dim**-0.5
     )
     state = Mamba(

@@ -11,4 +11,4 @@ from model_store.families.exaone4 import LAYER, MODEL, PREFIX, TIED, UNUSED
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
     same = llama.decoder({"rms_norm_eps": 1e-5, **config})
-    return replace(same, layers=tuple(replace(attention, qk_norm="heads") for attention in same.layers))
+    return replace(same, layers=tuple(replace(layer, qk_norm="heads") for layer in same.layers))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, DeltaNet
+from backends.decoder import Decoder, DeltaNet, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import flattened
 from model_store.errors import UnsupportedCheckpoint
@@ -12,9 +12,9 @@ from model_store.families import given, kinds_of, olmo2
 from model_store.families.olmo2 import MODEL, PREFIX, TIED
 
 
-def of_states(values: np.ndarray, attention: Attention) -> np.ndarray:
+def of_states(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The norm before a feed-forward, which only layers that keep a state have."""
-    if attention.recurrence is None:
+    if layer.recurrence is None:
         raise UnsupportedCheckpoint(
             "a layer that attends has a norm before its feed-forward (feedforward_layer_norm): transformers has saved"
             " another one under this name; take the publisher's checkpoint"

@@ -1,6 +1,6 @@
 """OPT: GPT-2 with ReLU, ordinary matrices, and a position table whose first two rows are not used."""
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import skip_two
 from model_store.families import activation
@@ -31,7 +31,7 @@ def decoder(config: Config) -> Decoder:
     """Read config.json."""
     heads, size = config["num_attention_heads"], config["hidden_size"]
     return Decoder(
-        layers=(Attention(heads, heads, size // heads, (size // heads) ** -0.5),) * config["num_hidden_layers"],
+        layers=(Layer(heads, heads, size // heads, (size // heads) ** -0.5),) * config["num_hidden_layers"],
         hidden_size=size,
         vocab_size=config["vocab_size"],
         context_length=config["max_position_embeddings"],

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from backends.decoder import Attention, DeltaNet
+from backends.decoder import DeltaNet, Layer
 from model_store.families import qwen3_5_moe_text
 from model_store.families.qwen3_5_moe_text import MODEL, PREFIX, TIED, UNUSED, decoder
 
 
-def parts_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+def parts_first(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From q, k, v and z of each head of keys in turn to all q, all k, all v, all z."""
-    how = attention.recurrence
+    how = layer.recurrence
     assert isinstance(how, DeltaNet)  # no other layer has these
     heads = values.reshape(how.key_heads, -1, *values.shape[1:])
     shared = how.value_elements // how.key_heads
@@ -17,9 +17,9 @@ def parts_first(values: np.ndarray, attention: Attention) -> np.ndarray:
     return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
 
 
-def rates_first(values: np.ndarray, attention: Attention) -> np.ndarray:
+def rates_first(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From b and a of each head of keys in turn to all b, all a."""
-    how = attention.recurrence
+    how = layer.recurrence
     assert isinstance(how, DeltaNet)
     heads = values.reshape(how.key_heads, 2, -1, *values.shape[1:])
     return heads.swapaxes(0, 1).reshape(values.shape)

@@ -14,4 +14,4 @@ LAYER = {**gpt2.LAYER, "qkv_proj": ("h.{0}.attn.q_attn h.{0}.attn.kv_attn", tran
 def decoder(config: Config) -> Decoder:
     """Read config.json."""
     same = gpt2.decoder(config)
-    return replace(same, layers=tuple(replace(attention, kv_heads=1) for attention in same.layers))
+    return replace(same, layers=tuple(replace(layer, kv_heads=1) for layer in same.layers))

@@ -18,7 +18,7 @@ def decoder(config: Config) -> Decoder:
     default = ["full_attention" if turns else "sliding_attention" for turns in turned]
     window = config.get("sliding_window") if config.get("use_sliding_window") else None
     layers = (
-        replace(attention, rope=attention.rope if turns else None, window=window)
-        for attention, turns, window in zip(same.layers, turned, windows(config, default, window), strict=True)
+        replace(layer, rope=layer.rope if turns else None, window=window)
+        for layer, turns, window in zip(same.layers, turned, windows(config, default, window), strict=True)
     )
     return replace(same, layers=tuple(layers))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import activation
@@ -52,8 +52,8 @@ def decoder(config: Config) -> Decoder:
     """Read config.json; the context holds as long a prompt as the model was trained with, and as long an answer."""
     heads, size, head_dim = config["num_heads"], config["d_model"], config["d_kv"]
     buckets = config.get("relative_attention_num_buckets", 32), config.get("relative_attention_max_distance", 128)
-    writing = Attention(heads, heads, head_dim, scale=1.0, buckets=one_sided(*buckets))
-    reading = Attention(heads, heads, head_dim, scale=1.0, buckets=two_sided(*buckets), causal=False)
+    writing = Layer(heads, heads, head_dim, scale=1.0, buckets=one_sided(*buckets))
+    reading = Layer(heads, heads, head_dim, scale=1.0, buckets=two_sided(*buckets), causal=False)
     scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True) is not False)
     return Decoder(
         layers=(writing,) * (config.get("num_decoder_layers") or config["num_layers"]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from backends.suggest import suggest
 from model_store import families
 from model_store.checkpoint.checkpoint import Config
@@ -138,7 +138,7 @@ FACTORS = {
 }
 
 
-def as_row(values: np.ndarray, attention: Attention) -> np.ndarray:
+def as_row(values: np.ndarray, layer: Layer) -> np.ndarray:
     """A vector as a matrix of one row."""
     return values.reshape(1, -1)
 

@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from backends.decoder import Attention
+from backends.decoder import Layer
 from model_store.checkpoint.weights import Source
 from model_store.families.gemma3n_text import TEXT, by_size, of_text, times_last
 from model_store.gguf import gemma4
@@ -20,7 +20,7 @@ KEYS = {
 EACH = {"activation_sparsity_scale": "cutoffs"}
 
 
-def below(values: np.ndarray, attention: Attention) -> np.ndarray:
+def below(values: np.ndarray, layer: Layer) -> np.ndarray:
     """From a list of matrices to one of them below the other."""
     return values.reshape(-1, values.shape[-1])
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.decoder import Attention, DeltaNet
+from backends.decoder import DeltaNet, Layer
 from model_store.checkpoint.weights import Source, flat
 from model_store.families import jamba
 from model_store.families.granitemoehybrid import channels_first, queries_first, steps_alone
@@ -103,27 +103,27 @@ def by_key(values: np.ndarray, how: DeltaNet, size: int) -> np.ndarray:
     return values.reshape(-1, repeats, how.key_heads, size, *rest).swapaxes(1, 2).reshape(values.shape)
 
 
-def values_by_key(values: np.ndarray, attention: Attention) -> np.ndarray:
+def values_by_key(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The same after all queries and keys: of values, and of gates where they follow."""
-    how = delta_of(attention)
+    how = delta_of(layer)
     keys = 2 * how.key_heads * how.key_size
     return np.concatenate([values[:keys], by_key(values[keys:], how, how.value_size)])
 
 
-def heads_by_key(values: np.ndarray, attention: Attention) -> np.ndarray:
+def heads_by_key(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The same where each head has a number, or a row."""
-    return by_key(values, delta_of(attention), 1)
+    return by_key(values, delta_of(layer), 1)
 
 
-def columns_by_key(values: np.ndarray, attention: Attention) -> np.ndarray:
+def columns_by_key(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The same of columns, in layers of the delta rule."""
-    if not isinstance(how := attention.recurrence, DeltaNet):
+    if not isinstance(how := layer.recurrence, DeltaNet):
         return values
     repeats = how.value_heads // how.key_heads
     return values.reshape(len(values), repeats, how.key_heads, -1).swapaxes(1, 2).reshape(values.shape)
 
 
-def logarithms(values: np.ndarray, attention: Attention) -> np.ndarray:
+def logarithms(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The logarithms of rates, which files have with a minus before them."""
     if not (values < 0).all():
         raise ValueError("rates of a decay that are not below 0")
@@ -174,7 +174,7 @@ BLOCKS: dict[str, Source] = {
 """Weights of Nemotron-H, whose feed-forwards are blocks of their own."""
 
 
-def delta_of(attention: Attention) -> DeltaNet:
-    how = attention.recurrence
+def delta_of(layer: Layer) -> DeltaNet:
+    how = layer.recurrence
     assert isinstance(how, DeltaNet)  # no other layer has such weights
     return how

@@ -11,7 +11,7 @@ import pytest
 
 import backends
 from backends import Session
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from backends.onnx.session import Session as OnnxSession
 from backends.quantize import PRECISIONS, Rounded
 from backends.reference import Session as ReferenceSession
@@ -178,11 +178,11 @@ class TestLogits:
         assert found == near(golden.after(told)[0], abs=TOLERANCE)
 
 
-def change_layers(decoder: Decoder, change: Callable[[Attention], Attention]) -> Decoder:
+def change_layers(decoder: Decoder, change: Callable[[Layer], Layer]) -> Decoder:
     return replace(decoder, layers=tuple(map(change, decoder.layers)), encoder=tuple(map(change, decoder.encoder)))
 
 
-def nearer(a: Attention) -> Attention:
+def nearer(a: Layer) -> Layer:
     """What is far away counts as a little nearer."""
     near = len(a.buckets) // 4
     return replace(a, buckets=a.buckets[: -2 * near] if a.causal else a.buckets[near:-near])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import backends
-from backends.decoder import Attention, Decoder, Rope, Weight
+from backends.decoder import Decoder, Layer, Rope, Weight
 from backends.reference import Session as ReferenceSession
 from support.arrays import near
 from support.checkpoints import HERE
@@ -17,8 +17,8 @@ SIZES = 8, 20, 24, 40, 72, 100, 120
 def model(head_dim: int) -> tuple[Decoder, dict[str, Weight]]:
     """A random decoder: a layer that turns a part of each head and norms it, and one without positions."""
     rope = Rope(tuple(0.0 if i >= head_dim // 2 - 2 else 100 ** (-2 * i / head_dim) for i in range(head_dim // 2)), 1.2)
-    turning = Attention(heads=4, kv_heads=2, head_dim=head_dim, scale=head_dim**-0.5, rope=rope)
-    layers = turning, Attention(heads=4, kv_heads=2, head_dim=head_dim, scale=head_dim**-0.5)
+    turning = Layer(heads=4, kv_heads=2, head_dim=head_dim, scale=head_dim**-0.5, rope=rope)
+    layers = turning, Layer(heads=4, kv_heads=2, head_dim=head_dim, scale=head_dim**-0.5)
     shapes: dict[str, tuple[int, ...]] = {"embedding": (96, 32), "norm": (32,), "lm_head": (96, 32)}
     for i in range(len(layers)):
         each = {"attention_norm": (32,), "qkv_proj": (8 * head_dim, 32), "o_proj": (32, 4 * head_dim)}

@@ -106,7 +106,7 @@ def test_a_window_of_bytes_gives_what_all_of_them_give(
 ) -> None:
     monkeypatch.setattr(sliding, "STRIDE", 4)
     decoder, weights = open_golden(case)
-    decoder = replace(decoder, layers=tuple(replace(a, window=10) for a in decoder.layers))
+    decoder = replace(decoder, layers=tuple(replace(layer, window=10) for layer in decoder.layers))
     lowering.lower(decoder, Rounded(weights, PRECISIONS["int8"]), tmp_path, "int8")
     some, every = Session(tmp_path), Session(tmp_path)
     show_everything(every)

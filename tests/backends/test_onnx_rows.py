@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from backends.decoder import Attention
+from backends.decoder import Layer
 from backends.onnx import rows
 from backends.onnx import session as onnx_session
 from support.any_order import read_and_take_back
@@ -53,7 +53,7 @@ def test_a_group_is_cut_so_that_each_core_has_a_part(
     heads: int, kv_heads: int, cores: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows, "cores", lambda: cores)
-    assert rows.parts(Attention(heads, kv_heads, 64, 0.125)) == expected
+    assert rows.parts(Layer(heads, kv_heads, 64, 0.125)) == expected
 
 
 def test_where_the_system_does_not_tell_how_many_cores_there_are_each_processor_counts_as_one(
@@ -61,8 +61,8 @@ def test_where_the_system_does_not_tell_how_many_cores_there_are_each_processor_
 ) -> None:
     monkeypatch.setattr(rows, "cores", lambda: 0)
     most = os.cpu_count() or 1
-    assert rows.parts(Attention(8 * most, most, 64, 0.125)) == 1
-    assert rows.parts(Attention(3, 1, 64, 0.125)) == (1 if most == 1 else 3)
+    assert rows.parts(Layer(8 * most, most, 64, 0.125)) == 1
+    assert rows.parts(Layer(3, 1, 64, 0.125)) == (1 if most == 1 else 3)
 
 
 @pytest.mark.parametrize("spare", [0, 64 << 20])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from backends import reference
-from backends.decoder import Attention, Norms, Weight
+from backends.decoder import Layer, Norms, Weight
 from backends.forward import forward
 from support.arrays import near
 from support.checkpoints import HERE
@@ -52,7 +52,7 @@ def test_only_tokens_whose_logits_are_wanted_are_computed_where_nothing_reads_th
 
 def test_layers_can_only_share_what_another_one_before_them_has_made_alike() -> None:
     decoder, _ = open_golden("gemma4_text")
-    first: Attention = decoder.layers[0]
+    first: Layer = decoder.layers[0]
     for layers in (
         (first, replace(first, kv_layer=1)),
         (first, replace(first, kv_layer=2)),

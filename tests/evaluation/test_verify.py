@@ -73,7 +73,7 @@ def every_layer(change: Callable[..., dict[str, object]]) -> Fault:
     """A fault in each layer's attention: the fields that `change` gives."""
 
     def fault(decoder: Decoder) -> Decoder:
-        layers = (replace(attention, **change(attention)) for attention in decoder.layers)  # type: ignore[arg-type]
+        layers = (replace(layer, **change(layer)) for layer in decoder.layers)  # type: ignore[arg-type]
         return replace(decoder, layers=tuple(layers))
 
     return fault

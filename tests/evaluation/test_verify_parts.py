@@ -52,7 +52,7 @@ def test_a_long_prompt_goes_past_the_window_where_it_is_affordable(store: Store)
 def test_what_stands_past_a_window_is_compared(store: Store, golden: Make) -> None:
     decoder, read = open_weights(golden("gpt2"))
     weights = dict(read)
-    layers = tuple(replace(attention, window=52) for attention in decoder.layers)
+    layers = tuple(replace(layer, window=52) for layer in decoder.layers)
     decoder, wrong = replace(decoder, layers=layers), decoder
     prompts = (Prompts(np.random.default_rng(0).integers(0, 96, (1, 62)), 40),)
     expected = [Expected("original", compute(decoder, weights, prompts), EXACT.kept)]
@@ -67,9 +67,9 @@ def test_what_stands_past_a_window_is_compared(store: Store, golden: Make) -> No
 
 def test_the_cut_has_a_layer_of_each_kind_and_computes_like_them(golden: Make) -> None:
     decoder, weights = open_weights(golden("gemma3_text"))
-    decoder = replace(decoder, layers=tuple(replace(a, window=a.window and 40) for a in decoder.layers))
+    decoder = replace(decoder, layers=tuple(replace(layer, window=layer.window and 40) for layer in decoder.layers))
     small, kept = cut(decoder, weights)
-    assert [attention.window for attention in small.layers] == [WINDOW, 0]
+    assert [layer.window for layer in small.layers] == [WINDOW, 0]
     assert small.vocab_size == decoder.vocab_size
     assert kept["layers.1.qkv_proj"] is not kept["layers.0.qkv_proj"]
     assert (np.asarray(kept["layers.1.qkv_proj"].values) == weights["layers.1.qkv_proj"].values).all()
@@ -110,7 +110,7 @@ def test_of_an_encoder_decoder_both_are_cut(golden: Make) -> None:
 def test_the_cut_of_layers_that_share_keys_has_those_keys_and_their_embeddings(golden: Make) -> None:
     decoder, weights = open_weights(golden("gemma4_text"))
     small, kept = cut(decoder, weights)
-    assert [attention.kv_layer for attention in small.layers] == [None, None, 0, 1]
+    assert [layer.kv_layer for layer in small.layers] == [None, None, 0, 1]
     whole = np.asarray(weights["per_layer_embedding"].values).reshape(96, 6, 16)
     assert (np.asarray(kept["per_layer_embedding"].values).reshape(96, 4, 16) == whole[:, [0, 1, 4, 5]]).all()
     tokens = np.random.default_rng(0).integers(0, 96, (1, 12))

@@ -168,7 +168,7 @@ def test_positions_that_transformers_cannot_compute_are_refused(fields: dict[str
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_sequences_reach_past_every_window(case: str) -> None:
-    windows = [attention.window for attention in decoder_of(case).layers]
+    windows = [layer.window for layer in decoder_of(case).layers]
     assert max(windows) < 16  # tokens of the prefill, after which 8 follow
 
 

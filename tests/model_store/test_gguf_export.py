@@ -72,7 +72,7 @@ def test_a_shorter_context_needs_no_windows(golden: Make, tmp_path: Path, case: 
     path = write(source, tmp_path / "out", context=context)
     checkpoint, family, decoder = open_gguf(path)
     assert decoder.context_length == context and not decoder.border
-    assert {a.window for a in decoder.layers} == ({0, 6} if case == "gemma2" else {0})
+    assert {layer.window for layer in decoder.layers} == ({0, 6} if case == "gemma2" else {0})
     tokens, logits = golden_logits.golden(case)
     found = Session(decoder, Canonical(checkpoint, family, decoder)).forward(tokens[:1, :context], last=context)
     np.testing.assert_allclose(found, logits[:1, :context], atol=golden_logits.TOLERANCE)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import backends
-from backends.decoder import Attention, Decoder, Experts, Lazy, Weight
+from backends.decoder import Decoder, Experts, Layer, Lazy, Weight
 from backends.quantize import PRECISIONS, dequantize, rounded
 from backends.reference import Session
 from model_store import UnsupportedCheckpoint
@@ -219,10 +219,10 @@ class Drawn(Lazy):
 @pytest.mark.parametrize("precision", ["f32", "int4"])
 @pytest.mark.parametrize("backend", HERE)
 def test_lowering_has_few_experts_in_memory_at_once(tmp_path: Path, backend: str, precision: str) -> None:
-    attention = Attention(heads=2, kv_heads=2, head_dim=16, scale=0.25)
+    layer = Layer(heads=2, kv_heads=2, head_dim=16, scale=0.25)
     experts = Experts(layers=(0,), count=48, chosen=2, size=256)
     decoder = Decoder(
-        layers=(attention,), hidden_size=256, vocab_size=32, context_length=64, norm="rms", epsilon=1e-5,
+        layers=(layer,), hidden_size=256, vocab_size=32, context_length=64, norm="rms", epsilon=1e-5,
         activation="silu", experts=experts,
     )  # fmt: skip
     whole, each = 48 * 3 * 256 * 256 * 4, 3 * 256 * 256 * 4

@@ -108,7 +108,7 @@ def test_every_published_config_has_its_sizes_here() -> None:
 @pytest.mark.parametrize("name", SIZES)
 def test_a_published_config_becomes_a_decoder_of_its_sizes(name: str) -> None:
     decoder = described(PUBLISHED[name])
-    first, windows = decoder.layers[0], {attention.window for attention in decoder.layers}
+    first, windows = decoder.layers[0], {layer.window for layer in decoder.layers}
     heads = first.heads, first.kv_heads, first.head_dim
     sizes = decoder.hidden_size, decoder.vocab_size, decoder.context_length
     assert (len(decoder.layers), *heads, *sizes, windows) == SIZES[name]
@@ -163,7 +163,7 @@ def test_the_other_names_of_a_field_mean_the_same(name: str) -> None:
 
 def test_every_fourth_layer_of_smollm3_has_no_positions() -> None:
     said = PUBLISHED["SmolLM3-3B"]
-    without = [attention.rope is None for attention in described(said).layers]
+    without = [layer.rope is None for layer in described(said).layers]
     assert without == [False, False, False, True] * 9
     unsaid = {field: value for field, value in said.items() if field not in ("no_rope_layers", "layer_types")}
     assert described(unsaid) == described(said)
@@ -181,12 +181,12 @@ def test_layer_types_decide_where_they_are_given() -> None:
     for name in "gemma-2-2b", "gemma-3-1b":
         config = PUBLISHED[name]
         kinds = ["full_attention", "sliding_attention"] * 13
-        windows = [attention.window for attention in described({**config, "layer_types": kinds}).layers]
+        windows = [layer.window for layer in described({**config, "layer_types": kinds}).layers]
         assert windows == [0, config["sliding_window"]] * 13
 
 
 def test_windows_of_qwen_begin_where_the_config_says() -> None:
     config = PUBLISHED["Qwen2.5-0.5B"] | dict(use_sliding_window=True, max_window_layers=20)
-    assert [attention.window for attention in described(config).layers] == [0] * 20 + [32768] * 4
+    assert [layer.window for layer in described(config).layers] == [0] * 20 + [32768] * 4
     plain = described(PUBLISHED["Qwen2.5-0.5B"])
     assert replace(described(config), layers=plain.layers) == plain

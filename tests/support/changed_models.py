@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, DeltaNet, Mamba, Rope, Weight
+from backends.decoder import Decoder, DeltaNet, Layer, Mamba, Rope, Weight
 from model_store.checkpoint.checkpoint import Checkpoint
 from model_store.checkpoint.rope import rope
 from model_store.checkpoint.weights import Canonical, Family, Source, Transform
@@ -43,7 +43,7 @@ def decoder(**values: Any) -> Change:
     return lambda model: replace(model, decoder=replace(model.decoder, **values))
 
 
-def attention(change: Callable[[Attention], dict[str, Any]]) -> Change:
+def attention(change: Callable[[Layer], dict[str, Any]]) -> Change:
     """Other values of the fields of every layer's attention."""
 
     def apply(model: Model) -> Model:
@@ -73,63 +73,63 @@ def ones(weight: Weight) -> Weight:
     return replace(weight, values=np.ones_like(weight.values))
 
 
-def backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
+def backwards(values: np.ndarray, layer: Layer) -> np.ndarray:
     return values.reshape(-1)[::-1]
 
 
-def rows_backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
+def rows_backwards(values: np.ndarray, layer: Layer) -> np.ndarray:
     return values[::-1]
 
 
-def without_last(values: np.ndarray, attention: Attention) -> np.ndarray:
+def without_last(values: np.ndarray, layer: Layer) -> np.ndarray:
     """A matrix whose inputs are as they are."""
     return values[:-1]
 
 
-def kernel_backwards(values: np.ndarray, attention: Attention) -> np.ndarray:
+def kernel_backwards(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The newest token in the place of the oldest."""
     return values.reshape(len(values), -1)[:, ::-1] if values.ndim > 1 else values
 
 
-def state_as_read(values: np.ndarray, attention: Attention) -> np.ndarray:
+def state_as_read(values: np.ndarray, layer: Layer) -> np.ndarray:
     """Gates, values, keys and queries in the order in which they are published."""
-    how = attention.recurrence
+    how = layer.recurrence
     assert isinstance(how, Mamba)
     return values[: how.channels + how.value_elements]
 
 
-def first_steps(values: np.ndarray, attention: Attention) -> np.ndarray:
+def first_steps(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The first gates in the place of the steps."""
-    assert isinstance(attention.recurrence, Mamba)
-    return values[: attention.recurrence.value_heads]
+    assert isinstance(layer.recurrence, Mamba)
+    return values[: layer.recurrence.value_heads]
 
 
 def state(**values: Any) -> Change:
     """Other values of the fields of every layer's state."""
 
-    def change(each: Attention) -> dict[str, Any]:
+    def change(each: Layer) -> dict[str, Any]:
         how = each.recurrence
         return {"recurrence": replace(how, **values)} if isinstance(how, Mamba | DeltaNet) else {}
 
     return attention(change)
 
 
-def first_queries(values: np.ndarray, attention: Attention) -> np.ndarray:
+def first_queries(values: np.ndarray, layer: Layer) -> np.ndarray:
     """Queries and gates as if the former came first."""
-    size = attention.heads * attention.head_dim
+    size = layer.heads * layer.head_dim
     return np.concatenate([values[:size], values[2 * size :]])
 
 
-def queries_alone(values: np.ndarray, attention: Attention) -> np.ndarray:
+def queries_alone(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The queries in the place of the gates."""
-    both = values.reshape(attention.heads, 2, attention.head_dim, *values.shape[1:])
+    both = values.reshape(layer.heads, 2, layer.head_dim, *values.shape[1:])
     return both[:, 0].reshape(-1, *values.shape[1:])
 
 
-def keys_rolled(values: np.ndarray, attention: Attention) -> np.ndarray:
+def keys_rolled(values: np.ndarray, layer: Layer) -> np.ndarray:
     """Keys whose elements are one place farther in each head."""
-    keys, rest = np.split(deepseek_v2.expand(values, attention), [attention.heads * attention.head_dim])
-    rolled = np.roll(keys.reshape(attention.heads, attention.head_dim, -1), 1, axis=1)
+    keys, rest = np.split(deepseek_v2.expand(values, layer), [layer.heads * layer.head_dim])
+    rolled = np.roll(keys.reshape(layer.heads, layer.head_dim, -1), 1, axis=1)
     return np.concatenate([rolled.reshape(keys.shape), rest])
 
 
@@ -213,23 +213,23 @@ def read(instead: dict[Transform, Transform | None], role: str) -> Change:
     return apply
 
 
-def last_rows(values: np.ndarray, attention: Attention) -> np.ndarray:
-    return values[-deepseek_v2.latent_of(attention).rank :]
+def last_rows(values: np.ndarray, layer: Layer) -> np.ndarray:
+    return values[-deepseek_v2.latent_of(layer).rank :]
 
 
-def first_rows(values: np.ndarray, attention: Attention) -> np.ndarray:
-    return values[: deepseek_v2.latent_of(attention).turning]
+def first_rows(values: np.ndarray, layer: Layer) -> np.ndarray:
+    return values[: deepseek_v2.latent_of(layer).turning]
 
 
-def widened_before(values: np.ndarray, attention: Attention) -> np.ndarray:
+def widened_before(values: np.ndarray, layer: Layer) -> np.ndarray:
     """Zeros before the values of each head, and not after them."""
     if values.ndim == 1:
         return values
-    wide = deepseek_v2.widened(values, attention).reshape(len(values), attention.heads, -1)
-    return np.roll(wide, attention.head_dim - deepseek_v2.latent_of(attention).value, axis=2).reshape(len(values), -1)
+    wide = deepseek_v2.widened(values, layer).reshape(len(values), layer.heads, -1)
+    return np.roll(wide, layer.head_dim - deepseek_v2.latent_of(layer).value, axis=2).reshape(len(values), -1)
 
 
-def keep_the_last_two(values: np.ndarray, attention: Attention) -> np.ndarray:
+def keep_the_last_two(values: np.ndarray, layer: Layer) -> np.ndarray:
     return values[:-2]
 
 
@@ -237,9 +237,9 @@ def other_heads_share(model: Model) -> Model:
     """Queries in another order, so that they meet other keys: every second one first."""
 
     def reorder(weight: Weight) -> Weight:
-        a = model.decoder.layers[0]
-        q, others = np.split(np.asarray(weight.values), [a.heads * a.head_dim])
-        heads = q.reshape(a.heads, a.head_dim, -1)
+        layer = model.decoder.layers[0]
+        q, others = np.split(np.asarray(weight.values), [layer.heads * layer.head_dim])
+        heads = q.reshape(layer.heads, layer.head_dim, -1)
         mixed = np.concatenate([heads[::2], heads[1::2]]).reshape(q.shape)
         return replace(weight, values=np.concatenate([mixed, others]))
 
@@ -268,10 +268,10 @@ def with_embedding_as_head(model: Model) -> Model:
     return replace(model, weights={**model.weights, "lm_head": model.weights["embedding"]})
 
 
-def naive_slopes(each: Attention) -> dict[str, Any]:
+def naive_slopes(each: Layer) -> dict[str, Any]:
     """A geometric series, as for a power of two."""
     return {"alibi": tuple(2 ** (-8 * (i + 1) / each.heads) for i in range(each.heads))}
 
 
-def unsharpened(each: Attention) -> dict[str, Any]:
+def unsharpened(each: Layer) -> dict[str, Any]:
     return {"scale": each.head_dim**-0.5}

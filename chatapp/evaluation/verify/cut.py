@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder, Lazy, Quantized, Weight, Weights
+from backends.decoder import Decoder, Layer, Lazy, Quantized, Weight, Weights
 from chatapp.evaluation.verify.prompts import LENGTH
 
 VOCABULARY = 1024
@@ -56,15 +56,15 @@ def cut(decoder: Decoder, weights: Weights) -> tuple[Decoder, Cut]:
     return small, Cut(weights, kept, vocabulary, decoder.per_layer_size)
 
 
-def find_first_of_each(layers: Sequence[Attention]) -> list[int]:
+def find_first_of_each(layers: Sequence[Layer]) -> list[int]:
     """The first layer of each kind; no more than `MOST`, where each has a scale of its own."""
-    kinds: dict[Attention, int] = {}
-    for i, attention in enumerate(layers):
-        kinds.setdefault(attention, i)
+    kinds: dict[Layer, int] = {}
+    for i, layer in enumerate(layers):
+        kinds.setdefault(layer, i)
     return list(kinds.values())[:MOST]
 
 
-def find_maker(layers: Sequence[Attention], i: int) -> int | None:
+def find_maker(layers: Sequence[Layer], i: int) -> int | None:
     """Where, of those that are kept, the one is whose keys and values the layer `i` attends to."""
     maker = layers[i].kv_layer
     return None if maker is None else [*dict.fromkeys(layers)].index(layers[maker])

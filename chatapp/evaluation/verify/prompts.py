@@ -97,7 +97,7 @@ def make_prompts(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
 
 def choose_longer_length(decoder: Decoder, parameters: int) -> int:
     """Tokens of the prompt that goes past the longest affordable window or border; 0 if there is nothing to go past."""
-    limits = [attention.window for attention in decoder.layers] + [FAR if decoder.encoder else 0, decoder.border]
+    limits = [layer.window for layer in decoder.layers] + [FAR if decoder.encoder else 0, decoder.border]
     shortest = min(LENGTH, decoder.border or LENGTH)
     lengths = [limit + PAST for limit in sorted(limits, reverse=True) if limit + PAST > shortest]
     longest = min(LONGEST, decoder.context_length, int(WORK / parameters))
