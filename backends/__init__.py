@@ -1,4 +1,4 @@
-"""Run decoders on this machine's accelerators: what every backend offers, and which there are."""
+"""Run decoders on this machine's accelerators: what every backend offers, and the list of backends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ NAMES = ("onnx", "openvino", "coreml")
 
 
 Progress = Callable[[str, float], None]
-"""Told what is being done, and what share of it is, 0 to 1."""
+"""Called with what is being done and the share of it that is done, 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a model runs: of a session, as the runtime reports it."""
+    """Where a model runs, as the runtime reports it."""
 
     backend: str
     device: str
@@ -43,11 +43,12 @@ class Top:
 
 
 KeyValues = Mapping[str, "np.ndarray"]
-"""What the cache holds of one row of tokens, by names and in shapes of the session that gave it."""
+"""The cached keys, values and states of one row, under the names and in the shapes of the session that exported them.
+"""
 
 
 class Batch(Protocol):
-    """Rows of tokens, each as long as it is, that grow by a token at once: on the weights of a session, beside it."""
+    """Rows of different lengths that each grow by a token per call, on the weights of the session that opened them."""
 
     @property
     def lengths(self) -> Sequence[int]:
@@ -55,10 +56,10 @@ class Batch(Protocol):
 
     @property
     def top(self) -> Top | None:
-        """The largest logits of the last `forward`, where the runtime finds them itself."""
+        """The largest logits of the last `forward`, where the runtime picks them out itself."""
 
     def join(self, found: KeyValues, length: int) -> None:
-        """Add a row that has read `length` tokens, of which the session has told what it caches."""
+        """Add a row of `length` tokens from what the session exported of it."""
 
     def forward(self, tokens: "np.ndarray") -> "np.ndarray":
         """Append a token to each row, (rows, 1), and return the logits (rows, 1, vocab_size) float32.
@@ -67,37 +68,37 @@ class Batch(Protocol):
         """
 
     def reorder(self, parents: Sequence[int]) -> None:
-        """Let row i continue what row `parents[i]` was; fewer or more rows than before are fine, none too."""
+        """Make row i continue what row `parents[i]` was; there may be fewer or more rows than before, or none."""
 
     def export(self, row: int) -> KeyValues:
-        """What the cache holds of a row, as views, valid until the next call."""
+        """The cached keys and values of a row, as views that are valid until the next call."""
 
 
 class Session(Protocol):
-    """A loaded decoder with its key-value cache: rows of tokens that grow together.
+    """A loaded decoder with its key-value cache: rows of equal length that grow together.
 
-    With an encoder, the first `forward` after `rewind(0)` reads the prompt, all of it, and returns the logits of the
-    answer's first token; whatever comes after it is the answer. `length` counts both, as `context_length` does.
+    With an encoder, the first `forward` after `rewind(0)` reads the whole prompt and returns the logits of the answer's
+    first token; later calls read the answer. `length` and `context_length` count both.
     """
 
     context_length: int
     """Tokens that the cache can hold."""
     vocab_size: int
-    """Logits of a token."""
+    """Logits per token."""
     placement: Placement
     """Where it runs."""
     whole_prompts: bool
-    """Whether an encoder reads the prompt: in one call, as a text of its own, and no part serves the next one."""
+    """Whether an encoder reads the prompt: in one call, and no part of it can be reused for another prompt."""
     rows_apart: bool
-    """Whether several tokens of several rows are not read in one call, but one after the other."""
+    """Whether a call with several tokens of several rows is computed one token at a time."""
     recurrent: bool
-    """Whether layers keep states: going back may take reading again."""
+    """Whether layers keep states, so that rewinding may mean reading tokens again."""
     token_bytes: int
-    """Bytes that a token takes in the cache of each row; 0 where the runtime does not tell."""
+    """Bytes that one token of one row takes in the cache; 0 if the runtime does not tell."""
 
     @property
     def top(self) -> Top | None:
-        """The largest logits of the last `forward`, where the runtime finds them itself."""
+        """The largest logits of the last `forward`, where the runtime picks them out itself."""
 
     @property
     def length(self) -> int:
@@ -110,61 +111,62 @@ class Session(Protocol):
     def forward(self, tokens: "np.ndarray", last: int = 1) -> "np.ndarray":
         """Append `tokens` (batch, count) and return the logits of the last ones, (batch, last, vocab_size) float32.
 
-        The logits are a view, valid until the next call. Raises ContextExceeded, and then nothing has changed.
-        What an encoder reads has the logits of one token: `last` is 1.
+        The logits are a view, valid until the next call. Raises ContextExceeded, and then nothing has changed. Where an
+        encoder reads the prompt, `last` must be 1 in that call.
         """
 
     def rewind(self, length: int) -> None:
-        """Forget all but the first `length` tokens; 0 frees the batch size too.
+        """Forget all but the first `length` tokens; after `rewind(0)` the next call may have another number of rows.
 
-        What an encoder has read is kept or forgotten as a whole.
+        A prompt that an encoder has read is kept or forgotten as a whole.
         """
 
     def nearest(self, length: int) -> int:
-        """The most tokens, `length` or fewer, from which a text that is rewound goes on without reading any again."""
+        """The largest length, at most `length`, to which this can rewind without reading any tokens again."""
 
     def reorder(self, parents: Sequence[int]) -> None:
-        """Let row i continue what row `parents[i]` was; fewer or more rows than before are fine."""
+        """Make row i continue what row `parents[i]` was; there may be fewer or more rows than before."""
 
     def export(self, row: int) -> KeyValues | None:
-        """What the cache holds of a row, as views, valid until the next call; None where it cannot be put back."""
+        """The cached keys and values of a row, as views valid until the next call; None if they cannot be restored."""
 
     def serves(self, found: KeyValues, length: int) -> bool:
-        """Whether what was exported of a row can be put back for its first `length` tokens; of states only for all."""
+        """Whether `found` can be restored for its row's first `length` tokens; recurrent states only serve all of them.
+        """
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
-        """Cache one row, of these tokens, from what was exported of a row that begins with them; all else is forgotten.
+        """Replace the cache by one row, `tokens`, from what was exported of a row that begins with them.
 
-        It must come from a session of the same model with the same placement, and serve for as many tokens.
+        `found` must come from a session of the same model with the same placement, and serve that many tokens.
         """
 
     def open_batch(self) -> Batch | None:
-        """An empty batch; None where the runtime or the model wants rows of one length."""
+        """A new, empty batch; None if the runtime or the model needs rows of equal length."""
 
 
 @runtime_checkable
 class HoldingBytes(Protocol):
-    """A session that can hold what it caches of long texts in bytes, once somebody has verified what comes of it."""
+    """A session that can store keys and values of long texts as int8, once the results have been verified."""
 
     @property
     def may_hold_bytes(self) -> bool:
-        """Whether it can with this model."""
+        """Whether this model's cache can be int8."""
 
     def hold_bytes_from(self, length: int) -> None:
-        """Hold texts in bytes from so many tokens on, to compare the logits."""
+        """Use int8 for texts of at least `length` tokens, so that their logits can be compared."""
 
     def allow_bytes(self, allowed: bool) -> None:
-        """Do so where it is quicker, from now on and whenever it is loaded, or never."""
+        """Use int8 where it is faster, now and after every later load; or never."""
 
 
 class Backend(Protocol):
-    """The module of a backend."""
+    """What the module of a backend must define."""
 
     def devices(self) -> list[str]:
-        """Devices that are usable here, best first; none when the runtime is missing."""
+        """The devices usable on this machine, best first; none if the runtime is missing."""
 
     def missing(self) -> str:
-        """Why there are no devices here; empty where there are."""
+        """Why there are no devices; "" if there are."""
 
     def signature(self) -> str:
         """What a lowered model depends on besides the model: versions and, where it matters, the processor."""
@@ -173,7 +175,7 @@ class Backend(Protocol):
         """Write the runtime's graph of `decoder` to `folder`."""
 
     def carrier(self, precision: str) -> str:
-        """In what the runtime holds, exactly, weights whose precision it has no type for; "" where it has one."""
+        """The type in which the runtime stores a precision that it has no type for, without loss; "" if it has one."""
 
     def load(self, folder: Path, *, device: str) -> Session:
         """Open a lowered decoder."""
@@ -187,9 +189,9 @@ def get(name: str) -> Backend:
 
 
 def prepare(name: str, folder: Path, *, device: str, on_progress: Progress | None = None) -> None:
-    """Do what a backend must do once on a machine before it loads `folder`: Core ML has something to try, minutes long.
+    """Do a backend's one-time work for `folder` on this machine: Core ML tries packages, which takes minutes.
 
-    Without this `load` does it, and nobody is told how far it is.
+    `load` does it otherwise, without reporting progress.
     """
     if name == "coreml":
         from backends.coreml import prepare
@@ -218,7 +220,7 @@ def compute_in(name: str, folder: Path, kind: str) -> None:
 
 
 def check_call(session: Session, batch: int, count: int, last: int) -> None:
-    """Refuse a `forward` that cannot be done, before anything has changed."""
+    """Raise BackendError for a `forward` that cannot be done, before anything has changed."""
     if count < 1 or not 1 <= last <= count:
         raise BackendError(f"forward needs at least one token and 1 to {count} wanted logits, not {last}")
     if session.whole_prompts and not session.length and last > 1:
@@ -232,7 +234,7 @@ def check_call(session: Session, batch: int, count: int, last: int) -> None:
 
 
 def check_rewind(length: int, cached: int, prompt: int = 0) -> None:
-    """Refuse to rewind to what was never there, or into a prompt whose first `prompt` tokens an encoder has read."""
+    """Raise BackendError for a `rewind` beyond what is cached, or into the `prompt` tokens that an encoder has read."""
     if not 0 <= length <= cached:
         raise BackendError(f"cannot rewind to {length} tokens, {cached} are cached")
     if 0 < length < prompt:
@@ -240,7 +242,7 @@ def check_rewind(length: int, cached: int, prompt: int = 0) -> None:
 
 
 def check_batch(lengths: Sequence[int], tokens: "np.ndarray", context_length: int) -> None:
-    """Refuse a `forward` of a batch that cannot be done, before anything has changed."""
+    """Raise BackendError for a batch's `forward` that cannot be done, before anything has changed."""
     if not lengths or tokens.shape != (len(lengths), 1):
         raise BackendError(f"{len(lengths)} rows grow by a token each, and tokens of shape {tokens.shape} were given")
     if max(lengths) >= context_length:
@@ -248,6 +250,6 @@ def check_batch(lengths: Sequence[int], tokens: "np.ndarray", context_length: in
 
 
 def check_parents(parents: Sequence[int], batch: int) -> None:
-    """Refuse rows that do not exist."""
+    """Raise BackendError for rows that do not exist."""
     if not parents or any(not 0 <= parent < batch for parent in parents):
         raise BackendError(f"cannot reorder {batch} cached rows by {list(parents)}")

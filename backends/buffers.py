@@ -1,4 +1,4 @@
-"""Arrays that take memory of the system only where they are written to, and give it back."""
+"""Arrays that take memory only where they are written to, and can give it back to the system."""
 
 import ctypes
 import mmap
@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 UNUSED: int | None = getattr(mmap, "MADV_FREE" if sys.platform == "darwin" else "MADV_DONTNEED", None)
-"""What tells the system that nobody will read what some memory holds; None where it cannot be told."""
+"""The `madvise` advice that pages are no longer needed; None where there is none."""
 
 
 def zeros(shape: tuple[int, ...], kind: np.dtype | type) -> np.ndarray:
-    """An array of zeros that begins with a page of memory."""
+    """An array of zeros that starts at a page boundary."""
     size, page = prod(shape), mmap.PAGESIZE // np.dtype(kind).itemsize
     room: np.ndarray = np.zeros(page + size, kind)
     first = -(room.ctypes.data // room.itemsize) % page
@@ -23,7 +23,7 @@ def zeros(shape: tuple[int, ...], kind: np.dtype | type) -> np.ndarray:
 
 
 def give_back(part: np.ndarray) -> None:
-    """Let the system have the whole pages of a part without gaps; what it holds may be anything then.
+    """Give the whole pages of a contiguous array back to the system; its contents are undefined afterwards.
 
     The system may refuse, and then the memory stays.
     """
@@ -34,7 +34,7 @@ def give_back(part: np.ndarray) -> None:
 
 
 def give_back_file(path: Path) -> None:
-    """Let the system have the memory of a file that is mapped to be read, on Linux: who reads on gets it anew."""
+    """Drop the pages of a read-only mapped file from memory, on Linux; they are read again when needed."""
     name = f" {path.resolve()}"
     with suppress(OSError):
         for line in Path("/proc/self/maps").read_text().splitlines():
@@ -44,7 +44,7 @@ def give_back_file(path: Path) -> None:
 
 
 def release(first: int, end: int) -> None:
-    """Tell the system that nobody will read what the pages from `first` to `end` hold."""
+    """Advise the system that the pages from `first` to `end` are no longer needed."""
     assert UNUSED is not None
     system().madvise(ctypes.c_void_p(first), ctypes.c_size_t(end - first), UNUSED)
 

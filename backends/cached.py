@@ -1,4 +1,4 @@
-"""What sessions share: how they read tokens and count those in their caches, and how they are rewound."""
+"""What sessions share: counting the tokens in their caches, reading, rewinding."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from backends import BackendError, Batch, KeyValues, Placement, Top, check_call,
 
 
 class CachedSession:
-    """A session that counts what is in its cache, row by row the same."""
+    """Base of sessions that count their cached tokens, the same number in every row."""
 
     whole_prompts = False
     rows_apart = False
@@ -20,15 +20,15 @@ class CachedSession:
     vocab_size: int
     placement: Placement
     start_token = 0
-    """With an encoder: what stands before the answer's first token."""
+    """With an encoder: the token before the answer's first one."""
     cached = 0
-    """Tokens that the decoder sees in every row."""
+    """Tokens in the decoder's cache, in every row."""
     held_rows = 0
-    """Rows that the cache has, or had when it was emptied."""
+    """Rows in the cache, or before it was emptied."""
     read_ahead = 0
-    """Tokens of the prompt beside the one in whose place the decoder's cache has the start token."""
+    """With an encoder: the prompt's tokens, less the one that stands for the start token in the decoder's cache."""
     expected = 0
-    """Tokens for which the next call makes room."""
+    """Tokens that the next call should make room for."""
 
     @property
     def length(self) -> int:
@@ -51,10 +51,10 @@ class CachedSession:
 
     @abstractmethod
     def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
-        """What `forward` returns of tokens (batch, count) after those that are `cached`, which it counts itself."""
+        """Return the logits of `tokens` (batch, count), which follow the `cached` ones; `forward` does the counting."""
 
     def read(self, prompt: np.ndarray) -> None:
-        """Let the encoder, where there is one, read prompts (batch, count)."""
+        """Let the encoder read prompts (batch, count)."""
 
     def reorder(self, parents: Sequence[int]) -> None:
         check_parents(parents, self.batch)
@@ -63,10 +63,10 @@ class CachedSession:
 
     @abstractmethod
     def take_rows(self, parents: list[int]) -> None:
-        """Let row i of the cache be what row `parents[i]` was."""
+        """Make row i of the cache what row `parents[i]` was."""
 
     def expect(self, length: int) -> None:
-        """The parts of a text are read next, up to `length` tokens: what makes room for it at once copies nothing."""
+        """Announce a text of `length` tokens that is read in parts next, so that room is made for it once."""
         self.expected = min(length, self.context_length)
 
     def rewind(self, length: int) -> None:
@@ -78,16 +78,16 @@ class CachedSession:
         return length
 
     def export(self, row: int) -> KeyValues | None:
-        """What a cache holds that cannot be put back."""
+        """None: this cache cannot be exported."""
         return None
 
     def serves(self, found: KeyValues, length: int) -> bool:
         return True
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
-        """Refuse what this session never exported."""
+        """Raise BackendError: this session exports nothing."""
         raise BackendError("this session cannot put back what was cached: let it read the tokens again")
 
     def open_batch(self) -> Batch | None:
-        """No batch: rows must be of one length here."""
+        """None: rows must have one length here."""
         return None

@@ -1,4 +1,4 @@
-"""What a decoder is: its sizes, how its layers attend, keep states and choose experts, and its weights."""
+"""What a decoder is: its sizes, its layers (attention, recurrence, experts) and its weights."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -7,56 +7,56 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2", "elu", "xielu"]
-"""relu2 is the square of relu; xielu is made of others, with factors of each layer."""
+"""relu2 is the square of relu; xielu combines relu2 and elu with factors learned per layer."""
 LARGEST = 1 << 30
-"""Numbers that a head keeps for a whole context, beyond which no description is believed."""
+"""The largest head_dim * context_length that a description may claim."""
 
 LEAST_SQUARE = 1e-5
-"""The least mean of squares by which a residual is made as large as another: no field of Gemma 3n's says it."""
+"""Gemma 3n: the lower bound of the mean square that `Ops.level` divides by; no config field has it."""
 
 NEAR_ZERO = 1e-6
-"""What a delta net adds to the square of a vector's length before it divides by that: no field of Qwen's says it."""
+"""Qwen's delta nets: added to a vector's squared length before dividing by its root; no config field has it."""
 
 
 @dataclass(frozen=True)
 class Rope:
-    """Rotary positions: elements i and i + head_dim / 2 turn together; frequency 0 leaves them alone."""
+    """Rotary position embedding: elements i and i + head_dim / 2 rotate together; frequency 0 leaves them alone."""
 
     inverse_frequencies: tuple[float, ...]  # head_dim / 2 of them
     amplitude: float = 1.0
-    """What the elements that turn are multiplied by."""
+    """The factor of the elements that rotate."""
     long: tuple[float, ...] = ()
-    """The inverse frequencies of all tokens of a text with more of them than `border`, where those turn otherwise."""
+    """LongRoPE: the inverse frequencies for all tokens of a text that is longer than `border` tokens."""
     border: int = 0
 
     @property
     def amplitudes(self) -> np.ndarray:
-        """What each element is multiplied by, (head_dim / 2,)."""
+        """The factor of each element, (head_dim / 2,)."""
         return np.where(np.array(self.inverse_frequencies) == 0, 1.0, self.amplitude)
 
     @property
     def stretched(self) -> "Rope":
-        """The positions of texts beyond the border alone."""
+        """The same for texts longer than the border."""
         return replace(self, inverse_frequencies=self.long, long=(), border=0) if self.border else self
 
 
 @dataclass(frozen=True)
 class Latent:
-    """What keys and values are made of where all heads share it, as DeepSeek does, https://arxiv.org/abs/2405.04434.
+    """Multi-head latent attention, as in DeepSeek-V2, https://arxiv.org/abs/2405.04434.
 
-    The weights say how; this is what their shapes, and their reading, follow from.
+    Keys and values of all heads are projected up from one small vector per token.
     """
 
     rank: int
-    """Elements of which each head makes its keys, but for those that turn, and its values."""
+    """Size of the latent vector that keys (without their rotary part) and values are made of."""
     turning: int
-    """Elements of a key that turn, the same in each head."""
+    """Size of the rotary part of a key, which all heads share."""
     value: int
-    """Elements of a head's value; the others of `head_dim` are 0."""
+    """Size of a head's value, padded with zeros to `head_dim`."""
     queries: int = 0
-    """Elements of which the queries are made; 0 where that is the residual."""
+    """Size of the latent vector that queries are made of; 0: they are projected from the residual."""
     gain: float = 1.0
-    """What the latents are multiplied by before their norms, which makes up for an epsilon of their own."""
+    """Factor of the latents before their norms, which makes up for norms with an epsilon of their own."""
 
     def __post_init__(self) -> None:
         require_sizes(rank=self.rank, turning=self.turning, value=self.value)
@@ -64,10 +64,10 @@ class Latent:
 
 @dataclass(frozen=True)
 class ShortConvolution:
-    """How one layer mixes a token with those just before it, between two gates: LFM2, https://arxiv.org/abs/2511.23404."""
+    """A gated short convolution over the newest tokens: LFM2, https://arxiv.org/abs/2511.23404."""
 
     width: int
-    """Tokens that each sees, itself among them."""
+    """Tokens in the kernel, the newest included."""
 
     def __post_init__(self) -> None:
         require_sizes(width=self.width)
@@ -75,36 +75,35 @@ class ShortConvolution:
 
 @dataclass(frozen=True)
 class SelectiveState:
-    """How one layer keeps a few numbers of each channel, each of which fades at its own rate: Mamba,
-    https://arxiv.org/abs/2312.00752."""
+    """A selective state space: `size` decaying numbers per channel. Mamba, https://arxiv.org/abs/2312.00752."""
 
     channels: int
     size: int
-    """Numbers that are kept of a channel."""
+    """Numbers kept per channel."""
     rank: int
-    """Elements of which a token's steps are made, one for each channel."""
+    """Size of the low-rank projection that a token's step sizes are made of."""
     width: int
-    """Tokens that each sees in the convolution, itself among them."""
+    """Tokens in the convolution's kernel, the newest included."""
 
     def __post_init__(self) -> None:
         require_sizes(channels=self.channels, size=self.size, rank=self.rank, width=self.width)
 
     @property
     def elements(self) -> int:
-        """Elements of the state."""
+        """Size of the state."""
         return self.channels * self.size
 
 
 @dataclass(frozen=True)
 class MatrixState:
-    """How one layer keeps what it has read in a matrix of each head, which queries ask and keys and values change."""
+    """Linear attention: a state matrix per head, written by keys and values and read by queries."""
 
     key_heads: int
     value_heads: int
     key_size: int
     value_size: int
     width: int
-    """Tokens that each sees in the convolution of queries, keys and values, itself among them."""
+    """Tokens in the kernel of the convolution over queries, keys and values, the newest included."""
 
     def __post_init__(self) -> None:
         require_sizes(key_heads=self.key_heads, value_heads=self.value_heads, width=self.width)
@@ -114,33 +113,33 @@ class MatrixState:
 
     @property
     def channels(self) -> int:
-        """Elements of a token's queries, keys and values."""
+        """Size of a token's queries, keys and values together."""
         return 2 * self.key_heads * self.key_size + self.value_elements
 
     @property
     def elements(self) -> int:
-        """Elements of the state."""
+        """Size of the state."""
         return self.value_heads * self.value_size * self.key_size
 
     @property
     def value_elements(self) -> int:
-        """Elements of a token's values."""
+        """Size of a token's values."""
         return self.value_heads * self.value_size
 
     @property
     def rates(self) -> int:
-        """Numbers of a token that say how much is written and kept."""
+        """How many numbers per token control writing and decay."""
         return self.value_heads
 
 
 @dataclass(frozen=True)
 class DeltaNet(MatrixState):
-    """Where a value takes the place of what its key found before: gated delta rule, https://arxiv.org/abs/2412.06464."""
+    """The gated delta rule, where a value replaces what its key found: https://arxiv.org/abs/2412.06464."""
 
     epsilon: float | None = None
-    """Of the norm of what each head answers; None: the decoder's."""
+    """Of the norm of each head's output; None: the decoder's."""
     most: float = 1.0
-    """How much of what was found there is taken away at most: more than 1 where it may become its opposite."""
+    """The largest share of the old value that is removed; above 1 it may change sign."""
 
     @property
     def rates(self) -> int:
@@ -149,13 +148,13 @@ class DeltaNet(MatrixState):
 
 @dataclass(frozen=True)
 class Mamba(MatrixState):
-    """Where values are added to what fades: Mamba-2, https://arxiv.org/abs/2405.21060.
+    """Mamba-2, https://arxiv.org/abs/2405.21060: the state decays, and values are added.
 
-    Its C, B and x are queries, keys and values; heads of a group share the former two.
+    Its C, B and x are queries, keys and values; the heads of a group share queries and keys.
     """
 
     epsilon: float | None = 1e-5
-    """Of the norm of what the heads that share keys answer together; None: there is no norm."""
+    """Of the norm over the heads that share keys; None: there is no norm."""
 
 
 @dataclass(frozen=True)
@@ -168,34 +167,34 @@ class Layer:
     scale: float
     rope: Rope | None = None
     alibi: tuple[float, ...] = ()
-    """One slope per head, or none."""
+    """ALiBi slopes, one per head, or none."""
     window: int = 0
     """A query sees keys at `0 <= distance < window`; 0: no limit."""
     softcap: float = 0.0
     causal: bool = True
-    """Only in an encoder a query sees keys on both sides of it, and nothing is cached."""
+    """False in an encoder: a query sees keys on both sides, and nothing is cached."""
     buckets: tuple[int, ...] = ()
-    """The row of the table `relative_bias` for each distance: from 0, or from -n to n where attention is not causal;
-    what is farther away counts as the last."""
+    """The row of `relative_bias` for each distance: 0 to n, or -n to n where attention is not causal. Larger distances
+    use the last row."""
     qk_norm: Literal["head", "heads", "turned"] = "head"
-    """What `q_norm` and `k_norm` normalise: each head, all heads together, or each head when it has turned."""
+    """What `q_norm` and `k_norm` normalise: each head, all heads together, or each head after its rotation."""
     gates: Literal["element", "head"] = "element"
-    """What each number of `attention_gate` opens."""
+    """Whether `attention_gate` has a number for each element or for each head."""
     latent: Latent | None = None
     recurrence: ShortConvolution | SelectiveState | DeltaNet | Mamba | None = None
-    """What the layer has in the place of attention; it keeps a state then, and nothing is cached."""
+    """What replaces attention; the layer then keeps a state, and no keys and values."""
     beside: bool = False
-    """Whether it attends beside that, too: both read the same, and what they make of it is added."""
+    """Whether the layer also attends: both read the same input, and their outputs are added."""
     gains: tuple[float, ...] = ()
-    """What a family multiplies some of the layer's matrices by while they are read."""
+    """Factors that a family multiplies into some of the layer's matrices while they are read."""
     kv_layer: int | None = None
-    """The layer before this one whose keys and values it attends to, having none of its own."""
+    """The earlier layer whose keys and values it attends to, having none of its own."""
     k_eq_v: bool = False
-    """Whether values are what keys are before their norm: there is one matrix for both, until it is read."""
+    """Whether values are the keys before their norm: the checkpoint has one matrix for both."""
     feeds: bool = True
-    """Whether a feed-forward follows."""
+    """Whether a feed-forward follows the attention or recurrence."""
     cutoff: float | None = None
-    """How many standard deviations above their mean the gates of that begin, and the others are 0; None: all count."""
+    """Gates below mean + `cutoff` standard deviations become 0, as in Gemma 3n; None: there is no cutoff."""
 
     def __post_init__(self) -> None:
         require_sizes(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
@@ -204,13 +203,13 @@ class Layer:
 
     @property
     def attends(self) -> bool:
-        """Whether tokens see others, with nothing in the place of that or beside it."""
+        """Whether the layer has attention, alone or beside a recurrence."""
         return self.beside or self.recurrence is None
 
 
 @dataclass(frozen=True)
 class Clamped:
-    """A gate of some experts: `g * sigmoid(alpha * g) * (u + 1)`, with g up to `limit`, and u from -limit to limit."""
+    """The clamped gate of some experts: `g * sigmoid(alpha * g) * (u + 1)`, g at most `limit`, u in [-limit, limit]."""
 
     alpha: float
     limit: float
@@ -218,30 +217,32 @@ class Clamped:
 
 @dataclass(frozen=True)
 class Experts:
-    """How each token chooses a few of many feed-forwards, and what share each of these has in the sum of them."""
+    """A mixture of experts: how each token chooses some of many feed-forwards, and how they are weighted."""
 
     layers: tuple[int, ...]
-    """The layers that choose; the others have one feed-forward."""
+    """The layers with experts; the others have one feed-forward."""
     count: int
     chosen: int
     size: int
-    """Hidden elements of each."""
+    """Intermediate size of an expert."""
     scores: Literal["softmax", "sigmoid", "sparsemixer"] = "softmax"
-    """What becomes of the router's logits; with sparsemixer, https://arxiv.org/abs/2409.12136, the share of an expert
-    is the softmax of its logit beside those near it, without those of experts chosen before; that is all."""
+    """How the router's logits become scores. With sparsemixer, https://arxiv.org/abs/2409.12136, an expert's share is
+    the softmax of its logit among those near it, without the experts chosen before; `normalised` and `scale` do not
+    apply."""
     nearness: float = 0.0
-    """How far below a chosen logit others count, relative to the larger of both, with sparsemixer."""
+    """sparsemixer: logits count as near within this distance, relative to the larger of the two."""
     normalised: bool = True
-    """Whether the scores of the chosen ones are divided by their sum."""
+    """Whether the chosen experts' scores are divided by their sum."""
     scale: float = 1.0
-    """What the shares are multiplied by."""
+    """Factor of the shares."""
     groups: int = 1
-    """Groups of neighbours, of which the `chosen_groups` with the largest sums of two scores may be chosen from."""
+    """Groups of consecutive experts; only the `chosen_groups` with the largest sums of their two best scores are
+    eligible."""
     chosen_groups: int = 1
     shared: bool = False
-    """Whether these layers have, beside the experts, a feed-forward for all tokens."""
+    """Whether these layers also have a feed-forward that all tokens go through."""
     clamped: Clamped | None = None
-    """How they gate, where not as the decoder's activation says."""
+    """How experts gate, if not by the decoder's activation."""
 
     def __post_init__(self) -> None:
         sizes = dict(experts=self.count, experts_of_a_token=self.chosen, expert_size=self.size)
@@ -253,13 +254,13 @@ class Experts:
 
     @property
     def plain(self) -> bool:
-        """Whether shares are the softmax of the logits of the chosen ones."""
+        """Whether shares are simply the softmax over the chosen experts' logits."""
         return self.scores == "softmax" and self.normalised and self.scale == 1 and self.groups == 1
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """A causal language model, as numbers; its optional parts are the weights that are present."""
+    """A causal language model as numbers; optional parts exist where their weights do."""
 
     layers: tuple[Layer, ...]
     hidden_size: int
@@ -269,25 +270,25 @@ class Decoder:
     epsilon: float
     activation: Activation
     qkv_clip: float = 0.0
-    """How large queries, keys and values can be, in both directions; 0: as they are."""
+    """Queries, keys and values are clamped to [-qkv_clip, qkv_clip]; 0: they are not."""
     parallel: bool = False
-    """Attention and feed-forward read the same residual, side by side."""
+    """Whether attention and feed-forward read the same residual, side by side."""
     embedding_scale: float = 1.0
     output_scale: float = 1.0
-    """What the last norm is multiplied by before the head."""
+    """Factor of the last norm's output, before the head."""
     logit_softcap: float = 0.0
     encoder: tuple[Layer, ...] = ()
-    """Layers that read the prompt as a whole; the decoder attends to what they make of it, and writes the answer."""
+    """The encoder's layers, which read the whole prompt; the decoder attends to their output."""
     start_token: int = 0
-    """With an encoder: what stands before the answer's first token."""
+    """With an encoder: the token before the answer's first one."""
     experts: Experts | None = None
-    """What layers choose from, where they have more than one feed-forward."""
+    """The experts, where layers have them."""
     per_layer_size: int = 0
-    """Elements of a token's embedding that each layer has beside the residual; 0: none."""
+    """Size of the extra token embedding that each layer has; 0: none."""
     per_layer_scale: float = 1.0
-    """What those are multiplied by."""
+    """Factor of those embeddings."""
     residuals: int = 1
-    """Residuals that travel side by side, of which layers read the first: AltUp, https://arxiv.org/abs/2301.13310."""
+    """Residual streams side by side, of which layers read the first: AltUp, https://arxiv.org/abs/2301.13310."""
 
     def __post_init__(self) -> None:
         sizes = dict(hidden_size=self.hidden_size, vocab_size=self.vocab_size, context_length=self.context_length)
@@ -308,34 +309,36 @@ class Decoder:
 
     @property
     def border(self) -> int:
-        """Tokens up to which positions turn as in short texts; 0 where they turn alike in all."""
+        """LongRoPE: texts up to this many tokens use the short frequencies; 0: there is only one set."""
         return max((layer.rope.border for layer in self.layers if layer.rope), default=0)
 
     @property
     def recurrent(self) -> bool:
-        """Whether layers keep states, which go on with every token and cannot go back."""
+        """Whether some layers keep a recurrent state, which cannot be rewound."""
         return any(layer.recurrence for layer in self.layers)
 
     @property
     def stretched(self) -> "Decoder":
-        """The decoder of texts beyond the border alone."""
+        """The decoder for texts longer than the border."""
         layers = (replace(layer, rope=layer.rope and layer.rope.stretched) for layer in self.layers)
         return replace(self, layers=tuple(layers))
 
     @property
     def caches(self) -> list[tuple[int, Layer]]:
-        """The layers that have keys and values of their own, with their numbers."""
+        """The layers with keys and values of their own, with their indices."""
         return [(i, layer) for i, layer in enumerate(self.layers) if layer.kv_layer is None and layer.attends]
 
     @property
     def readers(self) -> int:
-        """Where the last layers begin that have no keys and values of their own, nor a state: of a token, nothing reads
-        theirs."""
+        """The first of the last layers without keys, values or a state of their own.
+
+        No later token reads what these layers compute.
+        """
         return max((i + 1 for i, layer in enumerate(self.layers) if layer.kv_layer is None), default=0)
 
     @property
     def reader(self) -> "Decoder":
-        """The encoder: the same but for its layers, and that no logits are made of it."""
+        """The encoder as a decoder of its own, without the head."""
         return replace(self, layers=self.encoder, encoder=())
 
 
@@ -348,20 +351,20 @@ def require_sizes(**sizes: object) -> None:
 
 @dataclass(frozen=True)
 class Quantized:
-    """`(values - zero_points) * scales`, each scale and zero point shared by `block` neighbours of a row.
+    """`(values - zero_points) * scales`; `block` neighbours of a row share a scale and a zero point.
 
-    `values` is int8 or int16 (out, in), or uint8 (out, in / 2) holding two nibbles, the low one first.
+    `values` is int8 or int16 (out, in), or uint8 (out, in / 2) with two nibbles per byte, the low one first.
     """
 
     values: np.ndarray
     scales: np.ndarray  # (out, in / block)
     bits: int
-    """4, 8 or 16 that hold a value."""
+    """Bits per stored value: 4, 8 or 16."""
     block: int
     zero_points: np.ndarray | None = None  # (out, in / block), uint8 for nibbles and else int8
-    """None: 8 for nibbles and else 0."""
+    """None: 8 for nibbles, otherwise 0."""
     format: str = ""
-    """The microscaling format whose elements the values are, in units of its smallest; "" for plain integers."""
+    """The microscaling format that `values` are elements of, in multiples of its smallest; "" for plain integers."""
 
 
 @dataclass(frozen=True)
@@ -373,14 +376,15 @@ class Weight:
     bias: np.ndarray | None = None
 
     def times(self, factor: float) -> "Weight":
-        """The same, whose products are multiplied by a factor."""
+        """The weight and bias times a factor."""
         values, bias, by = self.values, self.bias, np.float32(factor)
         scaled = replace(values, scales=values.scales * by) if isinstance(values, Quantized) else None
         bias = None if bias is None else np.asarray(bias, np.float32) * by
         return Weight(self.name, scaled or np.asarray(values, np.float32) * by, bias)
 
     def with_rows(self, change: Callable[[np.ndarray], np.ndarray], suffix: str = "") -> "Weight":
-        """The same with other rows, those of scales, zero points and the bias with them; `suffix` ends its name."""
+        """The same with `change` applied to its rows, scales, zero points and bias; `suffix` is appended to the name.
+        """
         values, bias = self.values, None if self.bias is None else change(self.bias)
         if not isinstance(values, Quantized):
             return Weight(self.name + suffix, change(values), bias)
@@ -390,11 +394,11 @@ class Weight:
 
 
 Norms = tuple[Weight, ...]
-"""Of the queries of a layer, of its keys and of its values, or of the first of these only."""
+"""The norms of a layer's queries, keys and values, or of the first of these only."""
 
 
 class StateWeights(NamedTuple):
-    """What a layer that keeps matrices has beside its own; the norm is that of Mamba-2, or of each head."""
+    """The other weights of a `MatrixState` layer; `norm` is Mamba-2's, or that of each head."""
 
     kernel: Weight  # (channels, width)
     decay: Weight  # (value_heads,), logarithms of rates
@@ -408,7 +412,7 @@ Weights = Mapping[str, Weight]
 
 
 class Lazy(Mapping[str, Weight]):
-    """Weights under the names in a table; a subclass reads one when it is asked for."""
+    """Weights by name, each read when it is asked for; subclasses define `__getitem__`."""
 
     table: Mapping[str, object]
 
@@ -424,18 +428,18 @@ class Lazy(Mapping[str, Weight]):
 
 @dataclass(frozen=True)
 class ExpertMatrices:
-    """The matrices that all experts of a layer have in one role, each read when it is asked for."""
+    """One matrix (`role`) of all experts of a layer, each read when it is asked for."""
 
     weights: Weights
     layer: str
     role: str
     count: int
     scales: Weight | None = None
-    """What the products of each are multiplied by, (count,)."""
+    """Factor of each expert's output, (count,)."""
 
     @property
     def name(self) -> str:
-        """What names all of them."""
+        """The name of all of them together."""
         return f"{self.layer}experts.{self.role}"
 
     def __getitem__(self, expert: int) -> Weight:

@@ -33,9 +33,9 @@ class ContextExceeded(BackendError):
 
 @contextmanager
 def foreign(failure: str, tell: Callable[[Exception], str] = str) -> Iterator[None]:
-    """Inside, whatever a vendor's runtime raises, for none has a base class of its own errors, is a BackendError.
+    """Turn every exception of a vendor's runtime into a BackendError; runtimes have no base class of their own.
 
-    It says what the `failure` is and what the runtime tells.
+    Its message is the `failure`, and what `tell` makes of the exception.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Sessions before others that cannot go back to every token: they remember a text, and read again what is lost."""
+"""Sessions whose cache cannot rewind to every token: they remember the text and read again what was lost."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from backends.rereading import PART, RememberingSession, parts
 
 
 class ForgetfulSession(RememberingSession):
-    """A session that remembers its tokens, of which the one behind may have cached fewer."""
+    """Remembers all tokens, of which the session behind may have cached fewer after a rewind."""
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
@@ -23,14 +23,14 @@ class ForgetfulSession(RememberingSession):
         return logits
 
     def catch_up(self) -> None:
-        """Read again what was read before and is remembered alone."""
+        """Read again the remembered tokens that the session behind lacks."""
         begun = self.session.length
         text = np.array([row[begun:] for row in self.rows], np.int64)
         for start, end in parts(self.length - begun):
             self.read(text[:, start:end])
 
     def read(self, text: np.ndarray, last: int = 1) -> np.ndarray:
-        """Let the session behind read what comes next."""
+        """Let the session behind read the next tokens."""
         return self.session.forward(text, last)
 
     def rewind(self, length: int) -> None:
@@ -43,11 +43,11 @@ class ForgetfulSession(RememberingSession):
         return self.session.length if length >= self.session.length else self.place_before(length)
 
     def place_before(self, length: int) -> int:
-        """The last place within fewer tokens than are cached that the session behind can go on from."""
+        """The largest length, at most `length`, that the session behind can rewind to."""
         raise NotImplementedError
 
     def go_back(self, length: int) -> None:
-        """Rewind the session behind to the last such place."""
+        """Rewind the session behind to that length."""
         self.session.rewind(self.place_before(length))
 
     def reorder(self, parents: Sequence[int]) -> None:
@@ -61,7 +61,7 @@ class ForgetfulSession(RememberingSession):
         return self.session.export(row)
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
-        """Put back what was exported of these tokens; where that does not serve, they are read again."""
+        """Restore one row; where `found` does not serve, its tokens are read again."""
         self.rows = [list(tokens)]
         if self.serves(found, len(tokens)):
             self.session.restore(tokens, found)

@@ -1,4 +1,4 @@
-"""How a decoder's logits are computed, once for all that does the arithmetic."""
+"""The forward pass, written once over the operations that each backend supplies."""
 
 from itertools import takewhile
 from operator import itemgetter
@@ -25,7 +25,10 @@ NO_STATES = "layers that keep a state (short convolutions, delta nets, Mamba) ru
 
 
 class Ops(Protocol[Tensor]):
-    """The operations a backend supplies; each is as large as the largest kernel found for it."""
+    """The operations a backend supplies, each as coarse as its fused kernels allow; `i` is the index of the layer.
+
+    Shapes: B rows, T tokens, S keys, H elements of the residual.
+    """
 
     @property
     def tokens(self) -> Tensor:
@@ -44,95 +47,96 @@ class Ops(Protocol[Tensor]):
 
     def linear(self, x: Tensor, weight: Weight) -> Tensor: ...
     def join(self, x: Tensor, y: Tensor) -> Tensor:
-        """The elements of the first, and those of the second: (B, T, X), (B, T, Y) -> (B, T, X + Y)."""
+        """Concatenate the elements: (B, T, X), (B, T, Y) -> (B, T, X + Y)."""
 
     def part(self, x: Tensor, index: int, count: int) -> Tensor:
-        """One of so many parts of the elements: (B, T, count X) -> (B, T, X)."""
+        """Part `index` of the elements, divided into `count` equal parts: (B, T, count X) -> (B, T, X)."""
 
     def multiply(self, x: Tensor, y: Tensor) -> Tensor:
-        """Element by element, or all elements of a token by one: (B, T, X), (B, T, X or 1) -> (B, T, X)."""
+        """Multiply element by element, or each token by one number: (B, T, X), (B, T, X or 1) -> (B, T, X)."""
 
     def level(self, x: Tensor, like: Tensor) -> Tensor:
-        """The first, each token as large as that of the second, by the root of the mean of its squares."""
+        """Scale each token of `x` so that its root mean square is that of the token of `like`."""
 
     def attention(self, qkv: Tensor, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Tensor:
         """Split, normalise and rotate heads, extend the cache, attend: (B, T, Q + K + V) -> (B, T, Q).
 
-        Where `Layer.kv_layer` names a layer, there are queries only, (B, T, Q), and its cache is as it has left it.
-        `bias` is the table (buckets, heads) that `Layer.buckets` chooses from, added to the scaled scores;
-        `sinks` (heads,) are scores of a key beside all others, whose value is 0.
+        Where `Layer.kv_layer` names another layer, `qkv` holds queries only, (B, T, Q), and that layer's cache is read.
+        `bias` is the table (buckets, heads) that `Layer.buckets` chooses from, added to the scaled scores; `sinks`
+        (heads,) are the scores of an extra key whose value is 0.
         """
 
     def cross_attention(self, q: Tensor, i: int) -> Tensor:
-        """Attend to all of the prompt, to the keys and values that `encode` made for the layer: (B, T, Q) -> (B, T, Q).
+        """Attend to the layer's keys and values of the prompt, from `encode`: (B, T, Q) -> (B, T, Q).
 
         Called only where there is an encoder.
         """
 
     def short_convolution(self, x: Tensor, i: int, kernel: Weight) -> Tensor:
-        """Two gates, and what they open before and after the convolution: (B, T, 3 H) -> (B, T, H).
+        """Gate, convolve and gate again: (B, T, 3 H) -> (B, T, H).
 
-        The first gate and the last third are multiplied; each channel of that, weighted by its row of the `kernel`
-        (H, width), is summed over the newest tokens, goes into the state, and is multiplied by the second gate.
+        The thirds of `x` are the gate before the convolution, the gate after it, and its input. `kernel` (H, width)
+        weights each channel's newest tokens; those that the next call needs are kept in the state.
         """
 
     def convolve(self, x: Tensor, i: int, kernel: Weight) -> Tensor:
-        """Each channel, weighted by its row of the `kernel` (channels, width), summed over the newest tokens."""
+        """Convolve each channel causally with its row of `kernel` (channels, width); older tokens are in the state."""
 
     def selective_state(
         self, x: Tensor, steps: Tensor, keys: Tensor, queries: Tensor, i: int, decay: Weight, skip: Weight
     ) -> Tensor:
-        """Channels and their steps, (B, T, channels) each, to what the state answers: (B, T, channels).
+        """Run the selective state space: `x` and `steps` (B, T, channels) -> (B, T, channels).
 
-        Keys and queries (B, T, size) are those of all channels. By its softened step a channel is written, and fades,
-        each number at its rate, whose logarithm is in `decay` (channels, size); some of the channel itself is added.
+        `keys` and `queries` (B, T, size) are Mamba's B and C. The steps go through softplus; `decay` (channels, size)
+        holds logarithms of the rates, and `skip` is the factor of `x` that is added to the output.
         """
 
     def delta_net(self, x: Tensor, rates: Tensor, i: int, weights: StateWeights) -> Tensor:
-        """Queries, keys, values and gates, (B, T, channels + V), to what the state answers: (B, T, V).
+        """Run the gated delta rule: queries, keys, values and gates (B, T, channels + V) -> (B, T, V).
 
-        `rates` (B, T, 2 value_heads) say how much of a value is written, and how much of the state is kept. A
-        convolution over the newest tokens, activated by silu, comes first; last each head is normalised, and opened
-        by the silu of its gate.
+        `rates` (B, T, 2 value_heads) hold the share of a value that is written, and the decay of the state. First comes
+        a convolution with silu; at the end each head is normalised, and multiplied by the silu of its gate.
         """
 
     def mamba(self, x: Tensor, steps: Tensor, i: int, weights: StateWeights) -> Tensor:
-        """Queries, keys, values and gates, (B, T, channels + V), to what the state answers: (B, T, V).
+        """Run Mamba-2: queries, keys, values and gates (B, T, channels + V) -> (B, T, V).
 
-        `steps` (B, T, value_heads) say how much of a value is written, and how much of the state fades. A convolution
-        over the newest tokens, activated by silu, comes first; then some of the value itself is added, opened by the
-        silu of its gate, and normalised, the heads that share keys together.
+        `steps` (B, T, value_heads) control writing and decay. First comes a convolution with silu; at the end the skip
+        is added, multiplied by the silu of the gate, and normalised over the heads that share keys.
         """
 
     def clip(self, x: Tensor, most: float) -> Tensor:
-        """Queries, keys and values, none beyond `most` or `-most`."""
+        """Clamp queries, keys and values to [-most, most]."""
 
     def activate(self, x: Tensor, kind: Activation) -> Tensor:
-        """Any kind but xielu."""
+        """Apply any activation but xielu."""
 
     def gate(self, gate_up: Tensor, kind: Activation, cutoff: float | None = None) -> Tensor:
-        """The first half, activated, times the second: (B, T, 2 F) -> (B, T, F).
+        """The activated first half times the second half: (B, T, 2 F) -> (B, T, F).
 
-        With a cutoff what is activated is how far elements of the first half are above so many standard deviations
-        over their mean, and 0 where they are below.
+        With a cutoff, mean + `cutoff` standard deviations are first subtracted from the first half, and what is
+        negative becomes 0.
         """
 
     def experts(
         self, x: Tensor, logits: Tensor, bias: Weight | None, gate_up: ExpertMatrices, down: ExpertMatrices
     ) -> Tensor:
-        """The sum of what the experts that each token chooses make of it, by their shares: (B, T, H) -> (B, T, H).
+        """The weighted sum of the outputs of each token's experts: (B, T, H) -> (B, T, H).
 
-        `logits` (B, T, count) are the router's; `bias` (count,) is added to the scores only while choosing.
+        `logits` (B, T, count) are the router's; `bias` (count,) is added to the scores only for choosing.
         """
 
     def open(self, x: Tensor, logit: Tensor) -> Tensor:
-        """Each token times the sigmoid of its logit (B, T, 1), or each of its elements by one of its own."""
+        """Multiply by the sigmoid of `logit`: one for each token, (B, T, 1), or one for each element."""
 
     def open_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:
-        """Each head of so many elements times the sigmoid of its logit (B, T, heads)."""
+        """Multiply each head of `size` elements by the sigmoid of its logit (B, T, heads)."""
 
     def narrow(self, x: Tensor) -> Tensor:
-        """Leave out tokens whose logits are not wanted, or none; `attention` then has as many queries as are left."""
+        """Keep the tokens whose logits are wanted, or all: an optimisation for layers that only read others' caches.
+
+        `attention` then has as many queries as tokens are left.
+        """
 
     def last(self, x: Tensor) -> Tensor:
         """Keep the tokens whose logits are wanted."""
@@ -141,13 +145,13 @@ class Ops(Protocol[Tensor]):
 
 
 def refuse_states(decoder: Decoder) -> None:
-    """Raise BackendError for layers that keep a state, before a graph is begun that cannot have them."""
+    """Raise BackendError if layers keep a state, for backends that cannot compute those."""
     if decoder.recurrent:
         raise BackendError(NO_STATES)
 
 
 class Attending(Generic[Tensor]):
-    """Operations of a graph whose layers all attend: what keeps a state is refused."""
+    """Base of the operations of backends without recurrent layers, which are refused."""
 
     def short_convolution(self, x: Tensor, i: int, kernel: Weight) -> Tensor:
         raise BackendError(NO_STATES)
@@ -166,12 +170,12 @@ class Attending(Generic[Tensor]):
     def mamba(self, x: Tensor, steps: Tensor, i: int, weights: StateWeights) -> Tensor:
         raise BackendError(NO_STATES)
 
-    def open_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:  # of LFM3, most of whose layers keep states
+    def open_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:  # LFM3's, most of whose layers keep states
         raise BackendError(NO_STATES)
 
 
 def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
-    """Return the logits (B, last, vocab) of `ops.tokens`; `weights` need only hold what the family has."""
+    """Return the logits (B, last, vocab) of `ops.tokens`."""
     x, branch = residual(decoder, weights, ops, "")
     normed, _ = add_norm(weights, ops, ops.last(x), None if branch is None else ops.last(branch), "norm")
     if "project_out" in weights:
@@ -183,7 +187,7 @@ def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
 
 
 def encode(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> list[Tensor]:
-    """Return what each layer of the decoder attends to, once for a prompt: (B, T, K + V) of `ops.tokens`.
+    """Run the encoder: return what each decoder layer cross-attends to, (B, T, K + V) for the prompt `ops.tokens`.
 
     `ops` are those of `decoder.reader`, with no cache.
     """
@@ -193,13 +197,14 @@ def encode(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> list[Tensor]
 
 
 def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) -> tuple[Tensor, Tensor | None]:
-    """Return what the layers make of `ops.tokens`; `part` begins the names of their weights.
+    """Run all layers on `ops.tokens`, and return the residual `x` and the `branch` still to be added to it.
 
-    The residual travels as `x` and the `branch` still to be added, so that adding and normalising can be one kernel.
+    The two stay apart so that adding and normalising can be one kernel. `part` is the prefix of the weights' names: ""
+    or "encoder.".
     """
     looked_up = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
     inputs = None
-    if decoder.per_layer_size:  # what tokens are for each layer, and what their embedding is
+    if decoder.per_layer_size:  # each layer has its own embedding of the tokens
         own = ops.scale(ops.embed(weights["per_layer_embedding"], ops.tokens), decoder.per_layer_scale)
         inputs = own, ops.linear(looked_up, weights["per_layer_proj"])  # (B, T, layers per_layer_size) each
     x = enter(decoder, weights, ops, looked_up)
@@ -221,7 +226,7 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
         if inputs:
             x = add(ops, x, branch)
             branch = read_input(decoder, weights, ops, x, inputs, i)
-        if others:  # these alone are given it
+        if others:  # with AltUp, added to the other streams only
             others, branch = [add(ops, each, branch) for each in others], None
         if layer + "scalar" in weights:
             x, branch = ops.scale(add(ops, x, branch), float(np.asarray(weights[layer + "scalar"].values)[0])), None
@@ -231,7 +236,7 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
 def compute_layer(
     decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, part: str, i: int
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute a layer: the residual and the branch still to be added, before and after it."""
+    """Compute one layer; takes and returns the residual and the branch still to be added to it."""
     layer = f"{part}layers.{i}."
     normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
     mixed = mix(decoder, weights, ops, normed, part, i)
@@ -254,7 +259,7 @@ def compute_layer(
 
 
 def spread(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> list[Tensor]:
-    """Make the residuals beside the first of it, where there are several."""
+    """AltUp: make the other residual streams, projected from `x`; none if there is one stream."""
     if decoder.residuals == 1:
         return []
     made, count = ops.linear(x, weights["altup_proj"]), decoder.residuals - 1
@@ -262,7 +267,7 @@ def spread(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> l
 
 
 def gather(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, others: list[Tensor]) -> Tensor:
-    """The mean of all residuals, each as large as the first."""
+    """AltUp: the mean of all streams, the others projected back and scaled to the size of the first."""
     matrices, total = weights["altup_out"], x
     for i, each in enumerate(others):
         own = slice(i * decoder.hidden_size, (i + 1) * decoder.hidden_size)
@@ -272,7 +277,7 @@ def gather(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, othe
 
 
 def predict(weights: Weights, ops: Ops[Tensor], residuals: list[Tensor], layer: str) -> list[Tensor]:
-    """What the residuals are after a layer, as far as the first of them tells before it is computed."""
+    """AltUp: predict all streams after a layer from those before it."""
     count = len(residuals)
     shares = ops.linear(route(weights, ops, residuals[0], layer), weights[layer + "altup_prediction"])
     found = []
@@ -284,7 +289,7 @@ def predict(weights: Weights, ops: Ops[Tensor], residuals: list[Tensor], layer: 
 
 
 def correct(weights: Weights, ops: Ops[Tensor], predicted: list[Tensor], x: Tensor, layer: str) -> list[Tensor]:
-    """The residuals after a layer that has made `x` of the first."""
+    """AltUp: correct the predicted streams by how far the layer's output `x` is from the first one's prediction."""
     count, missed = len(predicted), ops.add(x, ops.scale(predicted[0], -1))
     shares = ops.linear(route(weights, ops, x, layer), weights[layer + "altup_correction"])
     missed_by = (ops.add(missed, ops.multiply(missed, ops.part(shares, i, count))) for i in range(count))
@@ -292,18 +297,18 @@ def correct(weights: Weights, ops: Ops[Tensor], predicted: list[Tensor], x: Tens
 
 
 def route(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
-    """What the shares of residuals in each other are made of: (B, T, hidden) -> (B, T, residuals)."""
+    """AltUp: the router, which the mixing coefficients are projected from: (B, T, hidden) -> (B, T, residuals)."""
     return ops.softcap(ops.linear(ops.norm(x, weights[layer + "altup_norm"]), weights[layer + "altup_router"]), 1.0)
 
 
 def laurel(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
-    """A token beside what it attends to, and what few elements keep of it: LAuREL, https://arxiv.org/abs/2411.07501."""
+    """LAuREL, https://arxiv.org/abs/2411.07501: `x` plus a low-rank projection of it."""
     low = ops.linear(ops.linear(x, weights[layer + "laurel_down"]), weights[layer + "laurel_up"])
     return ops.add(x, ops.norm(low, weights[layer + "laurel_norm"]))
 
 
 def enter(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Tensor:
-    """Make the residual of the tokens' embedding: (B, T, width) -> (B, T, hidden)."""
+    """Make the residual from the tokens' embeddings: (B, T, width) -> (B, T, hidden)."""
     if decoder.embedding_scale != 1:
         x = ops.scale(x, decoder.embedding_scale)
     if "project_in" in weights:
@@ -312,7 +317,7 @@ def enter(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Te
 
 
 def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
-    """Compute what a layer's tokens take from those before them, by attention, by a state or both: (B, T, hidden)."""
+    """Compute a layer's token mixing: attention, a recurrence, or the sum of both: (B, T, hidden)."""
     layer, recurrence = f"{part}layers.{i}.", decoder.layers[i].recurrence
     if isinstance(recurrence, ShortConvolution):
         mixed = ops.short_convolution(ops.linear(x, weights[layer + "in_proj"]), i, weights[layer + "convolution"])
@@ -334,7 +339,7 @@ def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: s
 
 
 def select(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str, i: int) -> Tensor:
-    """Compute what a state answers whose steps, keys and queries are made of its channels: (B, T, channels)."""
+    """Compute a Mamba layer, whose steps, keys and queries are projected from its channels: (B, T, channels)."""
     both = ops.linear(x, weights[layer + "in_proj"])
     x = ops.activate(ops.convolve(ops.part(both, 0, 2), i, weights[layer + "convolution"]), "silu")
     low, keys, queries = (
@@ -347,7 +352,7 @@ def select(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str, i: int) ->
 
 
 def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
-    """Compute a layer's attention, opened by gates where it has them: (B, T, hidden) -> (B, T, Q)."""
+    """Compute a layer's attention, gated where it has gates: (B, T, hidden) -> (B, T, Q)."""
     layer = f"{part}layers.{i}."
     if layer + "kv_down_proj" in weights:
         qkv = expand_latents(weights, ops, x, layer)
@@ -356,7 +361,7 @@ def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part
     if decoder.qkv_clip:
         qkv = ops.clip(qkv, decoder.qkv_clip)
     given = takewhile(weights.__contains__, (f"{layer}{name}" for name in ("q_norm", "k_norm", "v_norm")))
-    norms = tuple(weights[name] for name in given)  # up to the first that it lacks
+    norms = tuple(weights[name] for name in given)  # a prefix of the three
     bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
     attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
     if layer + "attention_gate" in weights:
@@ -368,7 +373,7 @@ def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part
 def attend_to_prompt(
     weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor, layer: str, i: int
 ) -> tuple[Tensor, Tensor]:
-    """Compute what a layer finds in the prompt that an encoder has read: `x` with the branch, and the next one."""
+    """Cross-attend to the prompt; returns `x` plus the branch, and the new branch."""
     normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
     attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
     return x, ops.linear(attended, weights[layer + "cross_o_proj"])
@@ -377,7 +382,7 @@ def attend_to_prompt(
 def read_input(
     decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, inputs: tuple[Tensor, Tensor], i: int
 ) -> Tensor:
-    """Compute what a layer makes of its own embedding of the tokens, as the residual lets it in: (B, T, hidden)."""
+    """Gemma 3n and 4: a layer's own embedding of the tokens, gated by the residual: (B, T, hidden)."""
     looked_up, projected = (ops.part(each, i, len(decoder.layers)) for each in inputs)  # (B, T, per_layer_size)
     layer = f"layers.{i}."
     own = ops.add(ops.norm(projected, weights["per_layer_norm"]), looked_up)
@@ -388,7 +393,7 @@ def read_input(
 
 
 def expand_latents(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
-    """Make queries, keys and values of the few elements that all heads share: (B, T, (heads + 2 kv_heads) head_dim)."""
+    """Multi-head latent attention: project the latents up: (B, T, (heads + 2 kv_heads) head_dim)."""
     latent = ops.norm(ops.linear(x, weights[layer + "kv_down_proj"]), weights[layer + "kv_down_norm"])
     shared = ops.join(latent, ops.linear(x, weights[layer + "k_turning_proj"]))
     if layer + "q_down_proj" in weights:
@@ -400,14 +405,14 @@ def expand_latents(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) ->
 def feed_forward(
     decoder: Decoder, weights: Weights, ops: Ops[Tensor], normed: Tensor, x: Tensor, part: str, i: int
 ) -> Tensor:
-    """Compute one layer's feed-forward: what is for all tokens, and the experts that each chooses, where there are.
+    """Compute one layer's feed-forward: the experts, where it has them, and the shared feed-forward.
 
-    These, and who chooses them, may read the residual `x` through norms of their own.
+    The router and the experts may read the residual `x` through norms of their own.
     """
     layer = f"{part}layers.{i}."
     if layer + "router" not in weights:
         return shared_forward(decoder, weights, ops, normed, part, i)
-    assert decoder.experts  # which say that there is a router
+    assert decoder.experts  # a router implies experts
     router_norm, experts_norm = (weights.get(layer + name) for name in ("router_norm", "experts_norm"))
     logits = ops.linear(ops.norm(x, router_norm) if router_norm else normed, weights[layer + "router"])
     read, count = ops.norm(x, experts_norm) if experts_norm else normed, decoder.experts.count
@@ -424,7 +429,7 @@ def feed_forward(
 
 
 def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
-    """Compute the feed-forward that all tokens go through, gated where it has a gate."""
+    """Compute the feed-forward that all tokens go through."""
     layer = f"{part}layers.{i}."
     if layer + "gate_up_proj" in weights:
         gate_up = ops.linear(x, weights[layer + "gate_up_proj"])
@@ -437,22 +442,19 @@ def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tens
 
 
 def xielu(ops: Ops[Tensor], x: Tensor, factors: Weight) -> Tensor:
-    """A square above 0, an exponential below it, and a straight line, each by its factor of the three.
-
-    Huang and Schlag, https://arxiv.org/abs/2411.13010.
-    """
+    """The activation xIELU, https://arxiv.org/abs/2411.13010: relu2, elu and identity, weighted by `factors` (3,)."""
     square, bent, straight = np.asarray(factors.values).tolist()
     curve = ops.add(ops.scale(ops.activate(x, "relu2"), square), ops.scale(ops.activate(x, "elu"), bent))
     return ops.add(curve, ops.scale(x, straight))
 
 
 def norm_if(weights: Weights, ops: Ops[Tensor], x: Tensor, name: str) -> Tensor:
-    """Return the norm of `x`, where the model has it."""
+    """Normalise `x` if the model has this norm."""
     return ops.norm(x, weights[name]) if name in weights else x
 
 
 def add_norm(weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
-    """Return the norm of `x` and the branch still to be added, and their sum; twice the sum where there is no norm."""
+    """Return the norm of `x + branch`, and the sum itself; without a norm, the sum twice."""
     if name in weights:
         return (ops.norm(x, weights[name]), x) if branch is None else ops.add_norm(x, branch, weights[name])
     total = add(ops, x, branch)
@@ -460,12 +462,12 @@ def add_norm(weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | Non
 
 
 def add(ops: Ops[Tensor], x: Tensor, branch: Tensor | None) -> Tensor:
-    """Return the sum of `x` and the branch still to be added."""
+    """Return `x + branch`."""
     return x if branch is None else ops.add(x, branch)
 
 
 def norm_sum(
     weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str
 ) -> tuple[Tensor, Tensor | None]:
-    """Put the norm of the residual in its place, where the model normalises after adding."""
+    """Normalise the sum where the model normalises after adding; returns residual and branch."""
     return (add_norm(weights, ops, x, branch, name)[0], None) if name in weights else (x, branch)

@@ -1,20 +1,20 @@
-"""How much memory there is, and what does not fit it."""
+"""How much memory there is, and whether weights fit it."""
 
 import os
 import sys
 from pathlib import Path
 
 ROOM = 0.8
-"""The share of the memory that weights may take; larger ones are read from the disk as they are needed."""
+"""The share of the memory that weights may take; larger ones stay on disk and are read as needed."""
 
 
 def overflows_memory(weights: int) -> bool:
-    """Whether so many bytes of weights are too much to hold them."""
+    """Whether `weights` bytes are too many to keep in memory."""
     return weights > ROOM * memory()
 
 
 def memory() -> int:
-    """Bytes of memory that this machine, or the container this runs in, has."""
+    """Bytes of memory of this machine, or of the container this runs in."""
     if sys.platform == "win32":
         return windows_memory()
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""What processor this is, and how much of it others use."""
+"""The processor: its name, its cores, what it can do, and how much others use it."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ def processor() -> str:
 
 
 def cores() -> int:
-    """How many cores this process may use, two threads of one core counted once; 0 where the system does not tell."""
+    """Physical cores that this process may use; 0 where the system does not tell."""
     if not hasattr(os, "sched_getaffinity"):
         return 0
     allowed = os.sched_getaffinity(0)
@@ -33,17 +33,17 @@ def cores() -> int:
 
 
 def overflows() -> bool:
-    """Whether products of bytes may overflow here: on x86 without VNNI, and where the system does not tell."""
+    """Whether int8 products may overflow: on x86 without VNNI, and where the system does not tell."""
     return platform.machine().lower() in ("x86_64", "amd64") and not flags() & {"avx_vnni", "avx512_vnni"}
 
 
 def dots_bytes() -> bool:
-    """Whether bytes are multiplied here at their quickest by AVX-512 VNNI: it is there, and AMX is not."""
+    """Whether AVX-512 VNNI is the fastest way to multiply int8 here: it is there, and AMX is not."""
     return "avx512_vnni" in flags() and "amx_int8" not in flags()
 
 
 def flags() -> set[str]:
-    """What the first processor can do, on Linux on x86."""
+    """The flags of the first processor, on Linux on x86."""
     return {flag for processor in cpuinfo()[:1] for flag in processor.get("flags", "").split()}
 
 
@@ -59,13 +59,13 @@ def cpuinfo() -> tuple[dict[str, str], ...]:
 
 
 class Neighbours:
-    """Watches the cores from one look to the next; where the system does not tell, nobody else is there."""
+    """Measures how many cores other processes use; 0 where the system does not tell."""
 
     def __init__(self) -> None:
         self.start, self.busy = time.monotonic(), busy_seconds()
 
     def cores(self) -> float:
-        """How many cores the others have used on average since the last look."""
+        """Cores that others have used, on average since the last call."""
         now, busy = time.monotonic(), busy_seconds()
         passed, used = now - self.start, busy - self.busy
         self.start, self.busy = now, busy
@@ -73,7 +73,7 @@ class Neighbours:
 
 
 def busy_seconds() -> float:
-    """Seconds that the cores have worked for others than this process, all in all, on Linux."""
+    """Processor seconds used by other processes since boot, on Linux."""
     try:
         first = STAT.read_text().split("\n", 1)[0].split()
     except OSError:

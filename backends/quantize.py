@@ -12,11 +12,11 @@ from backends.decoder import Lazy, Quantized, Weight, Weights
 from backends.microscaling import one_level, two_levels
 
 CHUNK = 1 << 18
-"""Values handled at once, so that every pass stays in the processor's cache."""
+"""Values handled at once, so that each pass stays in the processor's cache."""
 HELD: Mapping[int, type[np.integer[Any]]] = {4: np.uint8, 8: np.int8, 16: np.int16}  # Any: of any width
-"""Types of arrays by the bits of a value; two nibbles share a byte."""
+"""Array types by bits per value; two nibbles share a byte."""
 LEAST = 16
-"""The smallest block; rows that it does not divide are rounded to int8."""
+"""The smallest block; rows that it does not divide become int8."""
 
 Blocks = tuple[np.ndarray, ...]
 """Values (..., block) around zero, scales (...) and, where zero is not 0, zero points (...)."""
@@ -29,7 +29,7 @@ def symmetric8(x: np.ndarray) -> Blocks:
 
 
 def symmetric4(x: np.ndarray) -> Blocks:
-    """Blocks `x` (..., block) as -8..7: the extreme of each block is -8."""
+    """Blocks `x` (..., block) as -8..7; the value with the largest magnitude becomes -8."""
     low, high = x.min(-1), x.max(-1)
     scales = np.where(-low > high, low, high) / -8
     scales[scales == 0] = 1e-9
@@ -38,7 +38,7 @@ def symmetric4(x: np.ndarray) -> Blocks:
 
 
 def asymmetric(x: np.ndarray, *, bits: int) -> Blocks:
-    """Blocks `x` (..., block) as -8..7 or -128..127, from the lowest value to the highest, zero among them."""
+    """Blocks `x` (..., block) as -8..7 or -128..127, mapping [min, max], extended to hold 0, to the whole range."""
     least, steps = -(1 << bits - 1), (1 << bits) - 1
     low, high = np.minimum(x.min(-1), 0), np.maximum(x.max(-1), 0)
     scales = np.maximum((high - low) / steps, 1e-9)
@@ -50,7 +50,7 @@ def asymmetric(x: np.ndarray, *, bits: int) -> Blocks:
 
 @dataclass(frozen=True)
 class Precision:
-    """What matrices are rounded to: `bits` hold a value, and `block` neighbours of a row (0: all) share a scale."""
+    """How matrices are rounded: `bits` per value, and `block` neighbours of a row (0: all) share a scale."""
 
     bits: int = 32
     block: int = 0
@@ -59,7 +59,8 @@ class Precision:
 
 
 def integers(bits: int, default: int) -> Iterator[tuple[str, Precision]]:
-    """Yield integer precisions by name: int4, int4-64, int4-asym-channel, ...; `default` is the block left unsaid."""
+    """Yield integer precisions by name: int4, int4-64, int4-asym-channel, ...; the name leaves the `default` block out.
+    """
     rounders = ("", symmetric4 if bits == 4 else symmetric8), ("-asym", partial(asymmetric, bits=bits))
     for kind, rounder in rounders:
         for block in sorted((0, 128, 64, 32), key=lambda block: block != default):
@@ -93,11 +94,11 @@ EXACT = (
     "position_embedding", "relative_bias", "router", "shared_gate", "convolution", "rates_proj", "altup_prediction",
     "altup_correction", "keys_proj", "queries_proj", "decay",
 )  # fmt: skip
-"""Matrices that are small, and tables that are not multiplied by, or decide who computes, or what a state keeps."""
+"""Name endings of matrices that are never rounded: they are small, only looked up, or control routing and states."""
 
 
 class Rounded(Lazy):
-    """The same weights, with the embedding and every matrix that is multiplied rounded."""
+    """Weights whose embedding and multiplied matrices are rounded when they are read."""
 
     def __init__(self, weights: Weights, to: Precision):
         self.table = self.weights = weights
@@ -113,7 +114,7 @@ class Rounded(Lazy):
 
 
 def half(values: np.ndarray, name: str) -> np.ndarray:
-    """The values of the weight called `name` in float16."""
+    """A weight's values in float16; raises BackendError if they do not fit."""
     with np.errstate(over="ignore"):
         found = np.asarray(values, np.float16)
     if not np.isfinite(found).all():
@@ -122,13 +123,13 @@ def half(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def rounded(values: np.ndarray, to: Precision) -> Quantized:
-    """`values` (out, in) at the precision `to`; rows that no block of 16 divides become int8."""
+    """`values` (out, in) at the precision `to`; rows that 16 does not divide become int8."""
     rows, size = values.shape
     whole_rows = size if to.bits == 8 or not size % LEAST else 0
     block = block_for(size, to.block) if to.block else whole_rows
     if not block:
         return rounded(values, PRECISIONS["int8"])
-    assert to.round is not None  # f32 and f16 do not come here
+    assert to.round is not None  # f32 and f16 are not rounded here
     held = np.empty((rows, size // 2 if to.bits == 4 else size), HELD[to.bits])
     scales, zero_points = np.empty((rows, size // block), np.float32), None
     for here, x in chunks(values):
@@ -141,20 +142,20 @@ def rounded(values: np.ndarray, to: Precision) -> Quantized:
 
 
 def nibbles(x: np.ndarray) -> np.ndarray:
-    """Whole numbers -8..7 (rows, in) in pairs (rows, in / 2): the low nibble is first, and 8 stands for 0."""
+    """Whole numbers -8..7 (rows, in) as uint8 pairs (rows, in / 2), the low nibble first; 8 stands for 0."""
     pairs = (x.astype(np.int8) + np.int8(8)).view(np.uint16)
     return (pairs | pairs >> 4).astype(np.uint8)
 
 
 def block_for(size: int, block: int) -> int:
-    """The largest of `block`, a half of it, ... and 16 that divides rows of `size`; 0 when none does."""
+    """The largest of `block`, `block / 2`, ..., 16 that divides `size`; 0 if none does."""
     while block >= LEAST and size % block:
         block //= 2
     return block if block >= LEAST else 0
 
 
 def dequantize(values: np.ndarray | Quantized, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-    """The rows chosen by `rows`, as numbers (..., in)."""
+    """The rows chosen by `rows`, as floats (..., in)."""
     if not isinstance(values, Quantized):
         return values[rows]
     chosen, scales = values.values[rows], values.scales[rows]
@@ -169,7 +170,7 @@ def dequantize(values: np.ndarray | Quantized, rows: np.ndarray | slice = slice(
 
 
 def chunks(weight: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield (rows, a float32 copy of them)."""
+    """Yield slices of rows, and float32 copies of them."""
     step = max(1, CHUNK // weight.shape[1])
     for start in range(0, len(weight), step):
         here = slice(start, start + step)

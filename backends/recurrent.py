@@ -1,4 +1,4 @@
-"""Sessions of decoders whose layers keep states: these go on with each token, and back only to where one was kept."""
+"""Sessions of decoders with recurrent layers, whose states can only go back to where a copy was kept."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -10,30 +10,31 @@ from backends.forgetful import ForgetfulSession
 from backends.rereading import PART
 
 MOST = 8
-"""Kept states of a text, each as large as those of all layers, whatever the text's length."""
+"""Most copies of states kept for a text, each as large as the states of all layers."""
 BUDGET = 1 << 28
-"""Bytes that they take together, where there are more than two."""
+"""Bytes that the copies take together, where there are more than two."""
 
 AFTER = "after"
-"""What is exported of a row has by this name how many tokens its states have read."""
+"""The name in an export of the number of tokens that its states have read."""
 States = Mapping[str, np.ndarray]
 """The states of all layers by name, (rows, ...)."""
 
 
 class Recurrent(Session, Protocol):
-    """A session with states: `rewind` takes back what is cached, but not these."""
+    """A session with recurrent states, which its own `rewind` leaves as they are."""
 
     def states(self) -> States:
         """Copies of the states after what has been read."""
 
     def put(self, states: States) -> None:
-        """Go on with states that were given after as many tokens."""
+        """Set the states to copies taken at the same length."""
 
 
 class RecurrentSession(ForgetfulSession):
-    """A session whose states are kept where several tokens at once begin, which may be drafts or a prompt's part.
+    """Keeps copies of the states to rewind to.
 
-    And every `PART` tokens.
+    They are made before each call of several tokens, which may be a draft or a part of a prompt, and every `PART`
+    tokens.
     """
 
     session: Recurrent
@@ -43,10 +44,10 @@ class RecurrentSession(ForgetfulSession):
         super().__init__(session)
         self.recurrent = True
         self.kept: dict[int, States] = {}
-        """By how many tokens had been read."""
+        """By the number of tokens that had been read."""
 
     def read(self, text: np.ndarray, last: int = 1) -> np.ndarray:
-        """Let the session read what comes next, and keep the states before it, should it be taken back."""
+        """Read the next tokens, after keeping a copy of the states in case they are taken back."""
         begun, single = self.session.length, text.shape[1] == 1
         if begun and begun not in self.kept and not (single and begun - max(self.kept, default=0) < PART):
             self.kept[begun] = self.session.states()
@@ -54,13 +55,13 @@ class RecurrentSession(ForgetfulSession):
                 del self.kept[least_useful(sorted(self.kept))]
         try:
             return self.session.forward(text, last)
-        except Exception:  # states may be ahead of what is cached
+        except Exception:  # the states may be ahead of the cache
             self.go_back(begun)
             raise
 
     @property
     def size(self) -> int:
-        """Bytes that the kept states take."""
+        """Bytes of all copies."""
         return sum(values.nbytes for states in self.kept.values() for values in states.values())
 
     def place_before(self, length: int) -> int:
@@ -88,7 +89,8 @@ class RecurrentSession(ForgetfulSession):
 
 
 def least_useful(places: Sequence[int]) -> int:
-    """The place without which least is read twice: those near the end of a text are taken back to more often."""
+    """The place whose copy saves the least rereading, relative to its distance from the end: rewinds are mostly short.
+    """
     around = zip([0, *places], places, places[1:], strict=False)
     gaps = {at: (after - before) / (places[-1] - before) for before, at, after in around}
     return min(gaps, key=lambda at: gaps[at])

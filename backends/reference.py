@@ -1,4 +1,4 @@
-"""The decoder in NumPy: slow, exact, the yardstick for every other backend."""
+"""The decoder in NumPy: slow and exact, what the other backends are compared with."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ from backends.recurrent import RecurrentSession, States
 from backends.rereading import RereadingSession
 
 PART = 1 << 24
-"""Values of a matrix that are float32 at once, so that a large vocabulary does not fill the memory."""
+"""Matrix values converted to float32 at once, so that a large vocabulary does not fill the memory."""
 ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "relu2": lambda x: np.maximum(x, 0) ** 2,
@@ -44,13 +44,12 @@ ACTIVATIONS: dict[Activation, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 Cache = list[tuple[np.ndarray, ...]]
-"""Keys and values of each layer, (B, kv_heads, S, head_dim), and what it has in the place of attention or beside it:
-the tokens before the next ones as its convolution sees them, (B, width - 1, channels), and its state, (B, value_heads,
-value_size, key_size)."""
+"""For each layer: keys and values (B, kv_heads, S, head_dim), and for a recurrence the last tokens that its convolution
+needs (B, width - 1, channels) and its state (B, value_heads, value_size, key_size)."""
 
 
 class Ops:
-    """Operations on arrays; `memory` is what the decoder knows of a prompt that an encoder has read."""
+    """Operations on arrays; `memory` holds the encoder's keys and values for each layer."""
 
     def __init__(self, decoder: Decoder, tokens: np.ndarray, cache: Cache, last: int, memory: Cache | None = None):
         past = next((each[0].shape[2] for each, layer in zip(cache, decoder.layers, strict=True) if layer.attends), 0)
@@ -136,7 +135,7 @@ class Ops:
         return join_heads(shares @ v.repeat(repeats, 1))
 
     def normalise(self, parts: Sequence[np.ndarray], norms: Norms) -> list[np.ndarray]:
-        """Queries, or also keys and values, each by its norm, as far as there are any."""
+        """Normalise queries, keys and values, each by its norm; those without one stay as they are."""
         return [*map(self.norm, parts, norms), *parts[len(norms) :]]
 
     def short_convolution(self, x: np.ndarray, i: int, kernel: Weight) -> np.ndarray:
@@ -144,7 +143,7 @@ class Ops:
         return np.asarray(after * self.convolve(before * x, i, kernel))
 
     def convolve(self, x: np.ndarray, i: int, kernel: Weight) -> np.ndarray:
-        """Each channel (B, T, channels) weighted over the newest tokens, of which those before these are cached."""
+        """Convolve (B, T, channels) with the newest tokens, taking the previous ones from the cache."""
         weights, (k, v, before, state) = np.asarray(kernel.values, np.float32), self.cache[i]
         width, count = weights.shape[1], x.shape[1]
         seen = np.concatenate([before, x], axis=1)
@@ -172,7 +171,7 @@ class Ops:
         return np.asarray(answers)
 
     def state_heads(self, x: np.ndarray, i: int, how: MatrixState, kernel: Weight) -> list[np.ndarray]:
-        """Queries, keys and values of each head, (B, value_heads, T, size), after their convolution; and the gates."""
+        """Queries, keys and values by head after their convolution, (B, value_heads, T, size), and the gates."""
         qkv, gates = np.split(x, [how.channels], axis=-1)
         qkv = self.activate(self.convolve(qkv, i, kernel), "silu")
         q, k, v = np.split(qkv, np.array([1, 2]) * how.key_heads * how.key_size, axis=-1)
@@ -257,7 +256,7 @@ class Ops:
         chosen, shares = choose(logits.reshape(-1, gate_up.count), bias, self.decoder.experts)
         tokens = x.reshape(-1, x.shape[-1])
         total = np.zeros_like(tokens)
-        for expert in np.unique(chosen):  # the others are not read
+        for expert in np.unique(chosen):  # only experts that some token chose are read
             rows, place = np.nonzero(chosen == expert)
             both = self.linear(tokens[rows], gate_up[expert])
             clamped = self.decoder.experts.clamped
@@ -282,14 +281,14 @@ class Ops:
 
 
 def clamped_gate(gate_up: np.ndarray, how: Clamped) -> np.ndarray:
-    """The first half, activated, times the second and one: (N, 2 F) -> (N, F)."""
+    """The clamped gate of `Clamped`: (N, 2 F) -> (N, F)."""
     gate, up = np.split(gate_up, 2, axis=-1)
     gate, up = np.minimum(gate, np.float32(how.limit)), np.clip(up, -np.float32(how.limit), np.float32(how.limit))
     return np.asarray(gate * sigmoid(np.float32(how.alpha) * gate) * (up + 1), np.float32)
 
 
 def choose(logits: np.ndarray, bias: Weight | None, experts: Experts) -> tuple[np.ndarray, np.ndarray]:
-    """The experts that tokens choose by logits (N, count), and their shares: (N, chosen) each."""
+    """Each token's experts by logits (N, count), and their shares: (N, chosen) each."""
     if experts.scores == "sparsemixer":
         return choose_one_by_one(logits, experts)
     scores = softmax(logits) if experts.scores == "softmax" else sigmoid(logits)
@@ -308,12 +307,12 @@ def choose(logits: np.ndarray, bias: Weight | None, experts: Experts) -> tuple[n
 
 
 def choose_one_by_one(logits: np.ndarray, experts: Experts) -> tuple[np.ndarray, np.ndarray]:
-    """The same with sparsemixer."""
+    """The same for sparsemixer."""
     chosen = np.argsort(-logits, axis=1, kind="stable")[:, : experts.chosen]
     largest, others = np.take_along_axis(logits, chosen, axis=1)[:, :, None], logits[:, None]
     near = largest - others <= np.float32(experts.nearness) * np.maximum(np.abs(others), largest)
     powers = np.where(near, np.exp(np.minimum(others - largest, 0)), np.float32(0))  # (N, chosen, count)
-    before = np.arange(experts.chosen, dtype=np.float32)  # each of those chosen before is 1 of the sum
+    before = np.arange(experts.chosen, dtype=np.float32)  # each expert chosen before adds 1 to the sum
     return chosen, np.asarray(1 / (powers.sum(2) - before), np.float32)
 
 
@@ -327,7 +326,7 @@ def split_heads(x: np.ndarray, size: int) -> np.ndarray:
 
 
 def unit(x: np.ndarray) -> np.ndarray:
-    """Vectors of length one."""
+    """Scale vectors to length one."""
     return np.asarray(x / np.sqrt((x * x).sum(-1, keepdims=True) + np.float32(NEAR_ZERO)))
 
 
@@ -343,18 +342,18 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def softmax_with(sinks: Weight, scores: np.ndarray) -> np.ndarray:
-    """Probabilities of the keys, which leave some to the sink of each head: (B, H, T, S)."""
+    """Softmax with an attention sink for each head, which is left out: (B, H, T, S)."""
     column = np.broadcast_to(np.asarray(sinks.values)[:, None, None], (*scores.shape[:-1], 1))
     return softmax(np.concatenate([scores, column], axis=-1))[..., :-1]
 
 
 def empty(decoder: Decoder, batch: int) -> Cache:
-    """A cache of no tokens."""
+    """An empty cache."""
     return [nothing(layer, decoder.hidden_size, batch) for layer in decoder.layers]
 
 
 def nothing(layer: Layer, hidden_size: int, batch: int) -> tuple[np.ndarray, ...]:
-    """What a layer begins with."""
+    """One layer's part of an empty cache."""
     how, channels = layer.recurrence, hidden_size
     sizes: tuple[int, ...] = (0, 0, 0)
     if isinstance(how, SelectiveState):
@@ -367,7 +366,7 @@ def nothing(layer: Layer, hidden_size: int, batch: int) -> tuple[np.ndarray, ...
 
 
 class Session(RereadingSession):
-    """A decoder with its cache."""
+    """A decoder with its cache, which can rewind and, for LongRoPE, reread."""
 
     def __init__(self, decoder: Decoder, weights: Weights):
         session = Range(decoder, weights)
@@ -375,7 +374,7 @@ class Session(RereadingSession):
 
 
 class Range(CachedSession):
-    """A decoder with its cache, reading texts as short or as long ones."""
+    """A decoder with its cache, computing with the short or the `long` frequencies."""
 
     placement = Placement("reference", "cpu", "f32")
     long = False
@@ -386,7 +385,7 @@ class Range(CachedSession):
         self.whole_prompts, self.start_token = bool(decoder.encoder), decoder.start_token
         self.cache: Cache = []
         self.memory: Cache = []
-        """Keys and values of the prompt, where an encoder has read it."""
+        """Each layer's keys and values of the prompt that the encoder has read."""
 
     def extend(self, tokens: np.ndarray, last: int) -> np.ndarray:
         if not self.cached:
@@ -405,7 +404,7 @@ class Range(CachedSession):
         self.cache = [(k[:, :, :kept], v[:, :, :kept], *others) for k, v, *others in self.cache]
 
     def states(self) -> States:
-        """What layers have in the place of keys and values; arrays that nothing writes to."""
+        """The recurrent states; nothing writes to these arrays later."""
         kept = [i for i, layer in enumerate(self.decoder.layers) if layer.recurrence]
         return {f"{kind}_{i}": x for i in kept for kind, x in zip(("tokens", "state"), self.cache[i][2:], strict=True)}
 
@@ -436,7 +435,7 @@ class Range(CachedSession):
 
 
 class RangesBatch:
-    """A batch whose rows are computed one after the other."""
+    """A batch whose rows are computed one after another."""
 
     top = None
 
@@ -464,5 +463,5 @@ class RangesBatch:
 
     def export(self, row: int) -> KeyValues:
         found = self.rows[row].export(0)
-        assert found is not None  # only sessions without what it refuses have batches
+        assert found is not None  # sessions that cannot export have no batches
         return found

@@ -1,4 +1,4 @@
-"""Sessions of decoders whose rotary positions turn otherwise in long texts: these read a text again at the border."""
+"""Sessions of LongRoPE decoders, which read a text again when it crosses the border between short and long."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -8,44 +8,44 @@ import numpy as np
 from backends import Batch, KeyValues, Session, Top, check_call, check_parents, check_rewind
 
 PART = 256
-"""Tokens of a text that are read at a time: more take longer each, as scores grow, and memory for these."""
+"""Tokens read per call: longer parts take longer per token and more memory, as the scores grow."""
 
 
 class TwoRanges(Session, Protocol):
-    """A session that can read a text as a short or as a long one."""
+    """A session that can compute with the short or the long frequencies."""
 
     border: int
-    """Tokens up to which a text is a short one; 0 where all are alike."""
+    """Texts of up to this many tokens are short; 0: there is no difference."""
     long: bool
-    """How the next calls read; changed only while nothing is cached."""
+    """Whether calls use the long frequencies; changed only while the cache is empty."""
 
 
 @runtime_checkable
 class Foreseeing(Protocol):
-    """A session that makes room for a text whose parts it will read, and reads them rightly at once."""
+    """A session that can be told of a long text before its parts are read."""
 
     def expect(self, length: int) -> None:
-        """The next calls make `length` tokens of what is cached."""
+        """Announce that the next calls will fill the cache up to `length` tokens."""
 
 
 def rereading(session: TwoRanges) -> Session:
-    """The session, with texts read again where they cross its border, if it has one."""
+    """Wrap the session so that texts are read again at its border, if it has one."""
     return RereadingSession(session) if session.border else session
 
 
 class RememberingSession:
-    """A session in front of another one, whose tokens it remembers."""
+    """A session in front of another one that remembers the tokens it was given."""
 
     session: Session
     rows: list[list[int]]
-    """The tokens of each row, whatever the session behind has cached of them."""
+    """The tokens of each row, whether or not the session behind has them cached."""
 
     def __init__(self, session: Session):
         self.rows = []
         self.go_before(session)
 
     def go_before(self, session: Session) -> None:
-        """Let this one be the session behind, whose facts are the same from now on."""
+        """Set the session behind, and take over its facts."""
         self.session, self.placement = session, session.placement
         self.context_length, self.vocab_size = session.context_length, session.vocab_size
         self.whole_prompts, self.rows_apart = session.whole_prompts, session.rows_apart
@@ -80,16 +80,16 @@ class RememberingSession:
         return self.session.open_batch()
 
     def remember(self, tokens: np.ndarray) -> None:
-        """Tokens (batch, count) were read."""
+        """Remember tokens (batch, count)."""
         self.rows = self.rows or [[] for _ in tokens]
         for row, more in zip(self.rows, tokens.tolist(), strict=True):
             row += more
 
 
 class RereadingSession(RememberingSession):
-    """A session that remembers its tokens, and reads them again as a long text or a short one when they become it.
+    """Remembers its tokens, and reads them again when the text becomes long or short.
 
-    Keys and values of one range are of no use in the other: Phi3ForCausalLM of transformers reads again too.
+    Keys and values of one range do not fit the other: Phi3ForCausalLM of transformers reads again too.
     """
 
     session: TwoRanges
@@ -97,7 +97,7 @@ class RereadingSession(RememberingSession):
     def __init__(self, session: TwoRanges):
         super().__init__(session)
         self.expected = 0
-        """Tokens of the text whose parts are being read."""
+        """Tokens of the announced text, 0 if there is none."""
 
     def expect(self, length: int) -> None:
         super().expect(length)
@@ -107,7 +107,7 @@ class RereadingSession(RememberingSession):
         batch, count = tokens.shape
         check_call(self, batch, count, last)
         long = max(self.length + count, self.expected) > self.session.border > 0
-        lost = self.session.border and self.session.length != self.length  # in a failure while reading again
+        lost = self.session.border and self.session.length != self.length  # a failure while rereading
         if long != self.session.long or lost:
             self.session.rewind(0)
             self.session.long = long
@@ -135,13 +135,14 @@ class RereadingSession(RememberingSession):
 
 
 def replay(session: Session, rows: list[list[int]], first: int = 0) -> None:
-    """Let a session that has cached nothing read rows of tokens; an encoder reads the `first` of them as a whole."""
+    """Read rows of tokens into an empty session, their common beginning only once; an encoder reads the `first` tokens.
+    """
     if not rows:
         return
     tokens = np.array(rows, np.int64)
     differs = (tokens != tokens[:1]).any(axis=0)
     shared = int(differs.argmax()) if differs.any() else tokens.shape[1]
-    if shared < first:  # they differed from the beginning
+    if shared < first:  # the prompts differ
         shared = first
         session.forward(tokens[:, :first])
     elif shared:
@@ -153,6 +154,6 @@ def replay(session: Session, rows: list[list[int]], first: int = 0) -> None:
 
 
 def parts(count: int, first: int = 0) -> list[tuple[int, int]]:
-    """Where the parts of so many tokens begin and end, the `first` of them in one."""
+    """Start and end of the parts of `count` tokens: the `first` ones together, then `PART` at a time."""
     ends = [*([first] if first else []), *range(first + PART, count, PART), count]
     return [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start < end]

@@ -1,4 +1,4 @@
-"""Sessions whose layers with windows let go of what they see no more: these go back only to where enough is held."""
+"""Sliding-window layers that give old tokens' memory back, so that they can only rewind to some places."""
 
 from typing import Protocol
 
@@ -9,62 +9,62 @@ from backends.forgetful import ForgetfulSession
 from backends.recurrent import least_useful
 
 STRIDE = 256
-"""Tokens that are let go of, and left out of what a graph is shown, at a time."""
+"""Tokens that are dropped, and hidden from the graph, at a time."""
 RECENT = 4 * STRIDE
-"""Tokens before what the window sees that are held, too: answers are taken back more often than long texts."""
+"""Tokens before the window that are also kept, since most rewinds are short."""
 APART = 8 * STRIDE
-"""Tokens from one place to the next that a text can be taken back to, at least; twice as far as the window sees."""
+"""Least distance between two places to rewind to; at least twice the window."""
 MOST = 8
-"""Such places."""
+"""Most places to rewind to."""
 BEGIN = "begin"
-"""What is exported of a row has by this name which token layers with windows hold first, where some are let go of."""
+"""The name in an export of the first token that layers with windows still hold, if it is not 0."""
 
 
 def hidden(length: int, window: int) -> int:
-    """Tokens at the beginning of so many that no layer with this window sees, in whole strides."""
+    """How many of the first of `length` tokens are outside this window, in whole strides."""
     return max(length + 1 - window, 0) // STRIDE * STRIDE
 
 
 def first_held(length: int, window: int) -> int:
-    """The first of so many tokens that is held in any case."""
+    """The first token that is always kept in a text of `length` tokens."""
     return max(hidden(length, window) - RECENT, 0)
 
 
 def export_begin(begin: int) -> dict[str, np.ndarray]:
-    """From which token on layers with windows hold what is exported, where that is not the first."""
+    """The entry of an export that says where windowed layers begin; none if at 0."""
     return {BEGIN: np.array(begin)} if begin else {}
 
 
 def read_begin(found: KeyValues) -> int:
-    """The same, of what was exported."""
+    """Where the windowed layers of an export begin."""
     return int(found.get(BEGIN, 0))
 
 
 class Held:
-    """Which tokens of a text layers with windows hold: all from one on and, before it, what some places need.
+    """Which tokens windowed layers hold: all from `begin` on, and before it what each place to rewind to needs.
 
-    A text can go on from a place if the tokens that the window sees from there are held.
+    A text can be continued at a place if the tokens that the window sees from there are held.
     """
 
     def __init__(self, window: int):
         self.window = window
         self.sight = -(-(window - 1) // STRIDE) * STRIDE
-        """Tokens that are held before a place, in whole strides."""
+        """Tokens held before a place: the window, in whole strides."""
         self.apart = max(APART, 2 * self.sight)
         self.begin = 0
         self.places: list[int] = []
 
     def has(self, start: int) -> bool:
-        """Whether the stride that begins with this token is held."""
+        """Whether the stride that starts at token `start` is held."""
         return start >= self.begin or any(place - self.sight <= start < place for place in self.places)
 
     def parts(self, length: int) -> list[slice]:
-        """What is held of so many tokens."""
+        """The held parts of a text of `length` tokens."""
         before = [slice(place - self.sight, min(place, self.begin)) for place in self.places]
         return [*before, slice(self.begin, length)]
 
     def advance(self, length: int) -> list[slice]:
-        """Let go of what texts of `length` tokens and more need not, stride by stride."""
+        """Move `begin` on for a text of `length` tokens; return the strides that are no longer held."""
         begin = first_held(length, self.window)
         if begin <= self.begin:
             return []
@@ -78,17 +78,17 @@ class Held:
         return [slice(start, start + STRIDE) for start in before if not self.has(start)]
 
     def nearest(self, length: int) -> int:
-        """The most tokens, `length` or fewer, that a text can be taken back to."""
+        """The largest length, at most `length`, that can be rewound to."""
         if not self.begin or hidden(length, self.window) >= self.begin:
             return length
         return max((place for place in self.places if place <= length), default=0)
 
     def serves(self, found: KeyValues, length: int) -> bool:
-        """Whether what was exported is enough for a text of so many tokens."""
+        """Whether an export holds enough for a text of `length` tokens."""
         return hidden(length, self.window) >= read_begin(found)
 
     def go_back(self, length: int) -> None:
-        """Only `length` tokens are left, which `nearest` gave."""
+        """Rewind to a length that `nearest` returned."""
         if not length:
             self.begin, self.places = 0, []
         elif hidden(length, self.window) < self.begin:
@@ -96,13 +96,13 @@ class Held:
 
 
 class Sliding(Session, Protocol):
-    """A session that lets go of tokens: it can be taken back to where what it holds says."""
+    """A session that drops tokens outside the windows."""
 
     holds: Held
 
 
 class SlidingSession(ForgetfulSession):
-    """A session that remembers its tokens, and reads again what its layers with windows have let go of."""
+    """Remembers its tokens, and reads again those that its windowed layers have dropped."""
 
     session: Sliding
 

@@ -1,21 +1,21 @@
-"""The near miss: the name that somebody meant who mistyped it, or did not type all of it."""
+"""Suggest the name that was meant, for one that was mistyped or not finished."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 SHOWN = 3
-"""Names that begin with what was typed, at most."""
+"""Most suggestions of names that begin with what was typed."""
 SHORT = 4
-"""Letters of a word that has much in common with others by chance."""
+"""Words of up to this length are similar to others by chance, so that they must match better."""
 
 
 def suggest(word: object, known: Iterable[str], otherwise: str = "", *, who: str = "you", near: float = 0.6) -> str:
-    """Ask whether names are meant that begin so, or one that is `near` enough; `otherwise` where there is none.
+    """"did you mean ...?" with the names that begin with `word`, or the closest one; `otherwise` if there is none.
 
-    Only what you type may be the beginning of a name; what is in the file of somebody else is all of it.
+    `near` is the similarity needed, 0 to 1. `who` meant it: only what "you" typed may be the beginning of a name.
     """
     typed = str(word).lstrip("-")
-    bare = {name.lstrip("-"): name for name in known}  # the dashes of all options make none of them near
+    bare = {name.lstrip("-"): name for name in known}  # without the dashes, which would make all options similar
     found = [name for name in bare if who == "you" and typed[1:] and name.startswith(typed)][:SHOWN]
     found = found or get_close_matches(typed, bare, 1, max(near, 0.65) if len(typed) <= SHORT else near)
     names = ", ".join(bare[name] for name in found)

@@ -1,4 +1,4 @@
-"""What the vendors' runtimes tell their vendors by themselves, switched off before one is imported."""
+"""Switch the runtimes' telemetry off, before one is imported."""
 
 import os
 import sys
@@ -7,10 +7,10 @@ CONVERTER = "openvino.tools.ovc"
 
 
 def silence() -> None:
-    """Let no runtime keep an id of this machine or report what it does: here, and in the processes started from here.
+    """Keep the runtimes, here and in child processes, from storing an id of this machine and reporting what it does.
 
-    ONNX Runtime reads the variable when its library is loaded. What openvino imports, if it can, to convert other
-    frameworks' models is what reports; nobody needs it here, and it takes half of the import's time.
+    ONNX Runtime reads the variable when its library is loaded. openvino reports from its converter of other frameworks'
+    models, which nobody needs here, and whose import takes half of openvino's time.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     sys.modules.setdefault(CONVERTER, None)  # type: ignore[arg-type]  # this is how Python is told to find no module

@@ -1,4 +1,4 @@
-"""Versions of the runtimes, without reading their metadata, which takes some 20 ms of each start."""
+"""Versions of packages, without importlib.metadata, which takes some 20 ms of each start."""
 
 import sys
 from functools import cache
@@ -9,14 +9,14 @@ from backends.errors import BackendError
 
 
 def pip_install(packages: str) -> str:
-    """The command that puts packages beside chatapp; a program with a Python of its own takes none."""
+    """The command that installs packages beside chatapp; a frozen program takes none."""
     beside = " beside a chatapp that pip installed: this one takes no packages" if hasattr(sys, "frozen") else ""
     return f"pip install {packages}{beside}"
 
 
 @cache
 def version(name: str) -> str:
-    """The version of an installed package, as its folder of metadata is called.
+    """The version of an installed package, from the name of its metadata folder.
 
     Raises BackendError where it is not installed.
     """
@@ -29,7 +29,7 @@ def version(name: str) -> str:
 
 
 def read_version(name: str) -> str:
-    """The version by the metadata, wherever that lies; another package may bring the module."""
+    """The version by importlib.metadata, for modules that a package of another name brings."""
     from importlib import metadata
 
     try:

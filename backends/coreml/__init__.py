@@ -1,4 +1,4 @@
-"""Core ML: Apple's Neural Engine, graphics and processors, each package tried on the machine before it is used."""
+"""Core ML: Apple's Neural Engine, graphics and processors; packages are tried on the machine before use."""
 
 import platform
 import sys
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
 
 GRAPH = 2
-"""Counts the changes of what `lower` writes."""
+"""Raised with every change of what `lower` writes."""
 OLDEST = 15
-"""The first macOS with states."""
+"""The first macOS that has states."""
 NEWEST = 13
-"""The last Python 3 for which there is a coremltools."""
+"""The last Python 3 that coremltools supports."""
 
 
 def devices() -> list[str]:
@@ -45,19 +45,19 @@ def missing() -> str:
 
 
 def signature() -> str:
-    """The graph's version, that of coremltools, and that of macOS, for which packages are compiled and tried."""
+    """The versions of graph, coremltools, and macOS, for which packages are compiled and tried."""
     return f"graph {GRAPH}, coremltools {version('coremltools')}, macOS {platform.mac_ver()[0] or 'none'}"
 
 
 def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
-    """Write every package that may run on a Mac to `folder`; that works on any system."""
+    """Write every package that may run on a Mac to `folder`; works on any system."""
     from backends.coreml import packages
 
     packages.lower(decoder, weights, folder, precision_name=precision)
 
 
 def carrier(precision: str) -> str:
-    """In what Core ML holds the formats whose numbers are too large for int8: float16; "" for others."""
+    """The type that holds formats whose numbers are too large for int8: float16; "" for others."""
     from backends.quantize import PRECISIONS
 
     known = PRECISIONS[precision]
@@ -65,10 +65,10 @@ def carrier(precision: str) -> str:
 
 
 def prepare(folder: Path, *, device: str, on_progress: Progress | None = None) -> None:
-    """Try the packages that are meant for a device, each in a process of its own, where that has not been done."""
+    """Try the packages for a device, each in a process of its own, unless that was done."""
     refuse_unknown(device)
     if read(folder):
-        return  # there is nothing that its logits could be compared with
+        return  # exported by other programs: there are no logits to compare with
 
     from backends.coreml.choice import recorded, trials
 
@@ -77,7 +77,7 @@ def prepare(folder: Path, *, device: str, on_progress: Progress | None = None) -
 
 
 def load(folder: Path, *, device: str = "npu") -> "Session | PrebuiltSession":
-    """Open the package that is best for a device here, which takes minutes the first time, or one of others."""
+    """Open the best package for a device, which takes minutes the first time, or one exported by other programs."""
     refuse_unknown(device)
 
     from backends.coreml.choice import CORE_ML, open_session
@@ -91,7 +91,7 @@ def load(folder: Path, *, device: str = "npu") -> "Session | PrebuiltSession":
 
 
 def refuse_unknown(device: str) -> None:
-    """Raise BackendError for a device that is not here."""
+    """Raise BackendError for a device that this machine lacks."""
     usable = devices()
     if device not in usable:
         reason = missing() or f"choose from {', '.join(usable)}"

@@ -1,4 +1,4 @@
-"""The graph's side of the three ways to keep keys and values."""
+"""The graph's side of the three ways to keep keys and values (`Policy`)."""
 
 from collections.abc import Mapping
 
@@ -9,35 +9,35 @@ from backends.coreml.tools import Var, mb
 
 
 class Cache:
-    """Keys and values of one function of `count` tokens, each (1, kv_heads, capacity, head_dim) and float16."""
+    """Keys and values of one function for `count` tokens, each (1, kv_heads, capacity, head_dim), float16."""
 
     def __init__(self, lowered: Lowered, inputs: Mapping[str, Var], count: int):
         self.layers, self.capacity = lowered.decoder.layers, lowered.capacity
         self.inputs, self.count = inputs, count
         self.fresh: dict[Kind, list[Var]] = {kind: [] for kind in KINDS}
-        """What each layer has added, (1, kv_heads, count, head_dim)."""
+        """What each layer has appended, (1, kv_heads, count, head_dim)."""
 
     def extend(self, kind: Kind, fresh: Var) -> Var:
-        """Append the next layer's keys or values and return all that can be seen."""
+        """Append the next layer's keys or values, and return all that is visible."""
         layer = len(self.fresh[kind])
         self.fresh[kind].append(fresh)
         return self.extended(kind, layer, fresh)
 
     def extended(self, kind: Kind, i: int, fresh: Var) -> Var:
-        """What `extend` returns."""
+        """Return what `extend` returns, for layer `i`."""
         raise NotImplementedError
 
     def prompt(self, i: int) -> tuple[Var, Var]:
-        """A layer's keys and values of the prompt, where an encoder has read it."""
+        """Layer `i`'s keys and values of the prompt, from the encoder."""
         raise NotImplementedError
 
     def outputs(self) -> list[Var]:
-        """What a prefill returns: the last thing that it must compute."""
+        """What a prefill returns: its last results, so that all else is computed."""
         return [named(self.fresh["value"][-1], "last_value")]
 
 
 class Slices(Cache):
-    """States in which a run-time slice is replaced."""
+    """States of which a slice is replaced, at a position known at run time."""
 
     def __init__(self, lowered: Lowered, inputs: Mapping[str, Var], count: int):
         super().__init__(lowered, inputs, count)
@@ -53,7 +53,7 @@ class Slices(Cache):
 
 
 class OneHot(Cache):
-    """States rewritten whole: what is there times 0 or 1, plus what is new times 1 or 0."""
+    """States rewritten whole, with one-hot masks: `old * (1 - place) + new * place`."""
 
     def __init__(self, lowered: Lowered, inputs: Mapping[str, Var], count: int):
         super().__init__(lowered, inputs, count)
@@ -68,9 +68,9 @@ class OneHot(Cache):
 
 
 class InAndOut(Cache):
-    """No states: the past of all layers comes in, and this step's keys and values go out.
+    """No states: the past of all layers is an input, and this step's keys and values are outputs.
 
-    With an encoder, what it made of the prompt comes in too.
+    With an encoder, its keys and values of the prompt are inputs too.
     """
 
     def extended(self, kind: Kind, i: int, fresh: Var) -> Var:
@@ -78,12 +78,11 @@ class InAndOut(Cache):
         return mb.concat(values=[past, fresh], axis=2)  # (1, kv_heads, capacity + count, head_dim)
 
     def layer_of(self, name: str, i: int) -> Var:
-        """One layer's part of an input of all layers."""
+        """Layer `i`'s part of an input for all layers."""
         whole = self.inputs[name]
         return mb.slice_by_index(x=whole, begin=[i, 0, 0, 0], end=[i + 1, *whole.shape[1:]])
 
     def prompt(self, i: int) -> tuple[Var, Var]:
-        """A layer's keys and values of the prompt."""
         return self.layer_of("memory_keys", i), self.layer_of("memory_values", i)
 
     def outputs(self) -> list[Var]:
@@ -91,7 +90,7 @@ class InAndOut(Cache):
 
 
 class Reading(Cache):
-    """An encoder's: every token sees every other, and nothing is kept."""
+    """The encoder's: every token sees every other, and nothing is kept."""
 
     def extended(self, kind: Kind, i: int, fresh: Var) -> Var:
         return fresh
@@ -101,6 +100,6 @@ CACHES: Mapping[Policy, type[Cache]] = {"slice": Slices, "onehot": OneHot, "io":
 
 
 def named(value: Var, name: str) -> Var:
-    """The same value, called `name` where a function returns it."""
+    """Name a value that a function returns."""
     value.set_name(name)
     return value

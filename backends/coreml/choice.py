@@ -1,4 +1,4 @@
-"""Which package runs on a device: the fastest of those that passed their trial here, and the record of all of them."""
+"""Choose the package for a device, the fastest that passed its trial here, and record all trials."""
 
 import json
 import shutil
@@ -14,13 +14,13 @@ from backends.coreml.session import Session
 from backends.coreml.trial import Trial, try_out
 
 CORE_ML = "backends.coreml.device"
-"""The module of the runtime on a Mac."""
+"""The module that runs packages on a Mac."""
 MOST = 0.95
-"""The share of the work from which one device is named alone."""
+"""A device that does this share of the work is named alone."""
 
 
 def open_session(folder: Path, device: str, *, module: str = CORE_ML) -> Session:
-    """A session on the package that is best for a device; trials are run the first time."""
+    """Open the best package for a device; the first time, trials are run."""
     best = chosen(recorded(folder).get(device) or trials(folder, device, module=module), device)
     package = Package(best.layout, best.policy)
     functions = runtime(module).open_functions(folder, package, device)
@@ -28,7 +28,7 @@ def open_session(folder: Path, device: str, *, module: str = CORE_ML) -> Session
 
 
 def trials(folder: Path, device: str, *, module: str = CORE_ML, on_progress: Progress | None = None) -> list[Trial]:
-    """Try every package that is meant for a device, one after the other, and record what came of it."""
+    """Try every package for a device, one by one, and record the results."""
     found, packages, tell = [], present(folder, device), on_progress or (lambda step, share: None)
     for i, package in enumerate(packages):
         beat = partial(tell, f"preparing {package} for {device}, once", i / len(packages))
@@ -41,7 +41,7 @@ def trials(folder: Path, device: str, *, module: str = CORE_ML, on_progress: Pro
 
 
 def chosen(found: list[Trial], device: str) -> Trial:
-    """The fastest trial without a reason against it; a step counts, of which a reply has many."""
+    """The trial with the fastest decoding step among those without a reason against it."""
     good = [trial for trial in found if not trial.reason]
     if not good:
         why = "; ".join(f"{Package(trial.layout, trial.policy)}: {trial.reason}" for trial in found)
@@ -50,7 +50,7 @@ def chosen(found: list[Trial], device: str) -> Trial:
 
 
 def described(trial: Trial) -> str:
-    """Where a step runs, as the runtime plans it: one device, or several with their shares."""
+    """Where the runtime plans to run a step: one device, or several with their shares."""
     parts = sorted(trial.placement.items(), key=lambda part: -part[1])
     if not parts:
         return f"{trial.device} (not confirmed)"
@@ -60,7 +60,7 @@ def described(trial: Trial) -> str:
 
 
 def recorded(folder: Path) -> dict[str, list[Trial]]:
-    """The trials of each device that has had them."""
+    """The recorded trials of each device."""
     path = folder / "trials.json"
     if not path.exists():
         return {}
@@ -71,7 +71,7 @@ def recorded(folder: Path) -> dict[str, list[Trial]]:
 
 
 def write(folder: Path, record: dict[str, list[Trial]]) -> None:
-    """Write the record whole."""
+    """Write the record, whole or not at all."""
     temporary = folder / ".trials.json"
     facts = {device: [asdict(trial) for trial in found] for device, found in record.items()}
     temporary.write_text(json.dumps(facts, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""What a Core ML package of others takes and gives, read from its specification without running it."""
+"""The inputs and outputs of a Core ML package from other programs, read from its specification."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from backends import BackendError
 from backends.coreml.tools import MIL_pb2, Model_pb2
 
 DATA = Path("Data/com.apple.CoreML")
-"""The folder of a package that has its specification, and its weights."""
+"""The folder in a package for its specification and weights."""
 Role = Literal["tokens", "mask", "positions", "wanted"]
 ROLES: Mapping[str, Role] = {
     "inputids": "tokens",
@@ -22,9 +22,9 @@ ROLES: Mapping[str, Role] = {
     "currentpos": "positions",
     "outputmask": "wanted",
 }
-"""What an input is for, by its name without underscores and capitals."""
+"""The role of an input by its name, without underscores and in lower case."""
 AXES: Mapping[Role, tuple[int, ...]] = {"tokens": (2,), "mask": (2, 4), "positions": (1, 2), "wanted": (1,)}
-"""How many axes an input may have; a mask has one row, of ones, or what is added to the scores."""
+"""The number of axes an input may have; a 2D mask has one row of ones, a 4D mask is added to the scores."""
 LOGITS = {"logits", "tokenscores"}
 WHOLE_NUMBERS = {Model_pb2.ArrayFeatureType.INT32}
 FLOATS = {Model_pb2.ArrayFeatureType.FLOAT16, Model_pb2.ArrayFeatureType.FLOAT32}
@@ -32,7 +32,7 @@ ENDLESS = 1 << 30
 """Stands for a size without an upper bound."""
 
 Sizes = tuple[tuple[int, int], ...]
-"""The least and the largest size of each axis."""
+"""The smallest and largest size of each axis."""
 
 
 @dataclass(frozen=True)
@@ -45,36 +45,36 @@ class Array:
 
     @property
     def last(self) -> tuple[int, int]:
-        """The least and the largest size of the last axis."""
+        """The smallest and largest size of the last axis."""
         return self.sizes[-1]
 
     @property
     def fixed(self) -> bool:
-        """Whether the last axis has one size only."""
+        """Whether the last axis has a fixed size."""
         return self.last[0] == self.last[1]
 
 
 @dataclass(frozen=True)
 class Contract:
-    """How a decoder is called: one row, some tokens at a time, or all of the text where there are no states."""
+    """How a decoder is called: one row, some tokens per call, or the whole text where there are no states."""
 
     inputs: Mapping[str, Array]
     states: tuple[str, ...]
-    """What keeps keys and values; none where the text is read anew for every token."""
+    """The states with keys and values; none if the whole text is read for every token."""
     logits: str
     vocab_size: int
     every: bool
-    """Whether every token that is given has logits, or the last one only, or the one that is wanted."""
+    """Whether all tokens of a call have logits; otherwise the last one, or the one that `wanted` selects."""
     shortest: int
     longest: int
-    """Tokens of a call."""
+    """The most tokens per call."""
     capacity: int
-    """Tokens of a text."""
+    """The most tokens of a text."""
     parameters: int
 
 
 def read(package: Path) -> Contract:
-    """The contract of a package; raises BackendError with what is missing or strange in it."""
+    """Read a package's contract; raises BackendError that says what is missing or not understood."""
     specification = specification_of(package)
     described = specification.description
     functions = specification.mlProgram.functions
@@ -108,35 +108,35 @@ def read(package: Path) -> Contract:
         every=every,
         shortest=shortest,
         longest=longest,
-        capacity=capacity - shortest + 1 if states else capacity,  # the states have room for padding too
+        capacity=capacity - shortest + 1 if states else capacity,  # the states must hold padding too
         parameters=parameters(operations),
     )
 
 
 def refuse(package: Path, why: str) -> NoReturn:
-    """Raise BackendError for a package."""
+    """Raise BackendError for a package, saying why."""
     raise BackendError(f"{package} {why}; import the checkpoint that it was made of")
 
 
 def specification_of(package: Path) -> Model_pb2.Model:
-    """What a package says of itself; its weights are in another file."""
+    """Read a package's specification; its weights are in another file."""
     found, path = Model_pb2.Model(), package / DATA / "model.mlmodel"
     try:
         found.ParseFromString(path.read_bytes())
     except FileNotFoundError as error:
         raise BackendError(f"{path} is missing; download the whole package") from error
-    except Exception as error:  # protobuf's own errors have changed their name
+    except Exception as error:  # the names of protobuf's errors have changed
         raise BackendError(f"{path} cannot be read ({error}); download it again") from error
     return found
 
 
 def sizes_of(tensor: MIL_pb2.TensorType) -> tuple[int | None, ...]:
-    """A tensor's shape, None for what varies."""
+    """A tensor's shape, with None for sizes that vary."""
     return tuple(one.constant.size if one.WhichOneof("dimension") == "constant" else None for one in tensor.dimensions)
 
 
 def array(package: Path, feature: Model_pb2.FeatureDescription) -> Array:
-    """An input, where its name tells what it is for."""
+    """Read an input; its name must tell its role."""
     name, kind = feature.name, feature.type.multiArrayType
     if (role := ROLES.get(plain(name))) is None:
         refuse(package, f"wants the input {name}, of which nothing is known here")
@@ -160,31 +160,31 @@ def array(package: Path, feature: Model_pb2.FeatureDescription) -> Array:
 
 
 def plain(name: str) -> str:
-    """A name without what makers write differently."""
+    """A name without what exporters write differently."""
     return name.replace("_", "").lower()
 
 
 def shown(sizes: Sizes) -> str:
-    """A shape for a message: (1, 1 to 64)."""
+    """A shape, for messages: (1, 1 to 64)."""
     spans = [str(low) if low == high else f"{low} to {high if high < ENDLESS else 'any'}" for low, high in sizes]
     return f"({', '.join(spans)})"
 
 
 def listed(inputs: Mapping[str, Array]) -> str:
-    """Inputs for a message."""
+    """Inputs, for messages."""
     return ", ".join(f"{name} {shown(one.sizes)}" for name, one in inputs.items())
 
 
 def find_logits(
     package: Path, outputs: Iterable[str], operations: list[MIL_pb2.Operation]
 ) -> tuple[str, tuple[int | None, ...]]:
-    """The output with the logits and its shape, None for a size that varies; the program tells where it does not."""
+    """The output with logits, and its shape, None for sizes that vary; the program has it if the output does not."""
     named = [name for name in outputs if plain(name) in LOGITS]
     if len(named) != 1:
         refuse(package, f"has no output logits, but {', '.join(outputs) or 'none'}: it is no decoder, or a part of one")
     types = [value.type.tensorType for one in operations for value in one.outputs if value.name == named[0]]
     shape = sizes_of(types[-1]) if types else ()
-    if len(shape) == 2:  # of one token
+    if len(shape) == 2:  # of a single token
         shape = shape[0], 1, shape[1]
     if len(shape) != 3 or shape[0] not in (1, None) or not shape[2]:
         refuse(package, f"does not say how many tokens its vocabulary has: its logits have the shape {shape}")
@@ -192,7 +192,7 @@ def find_logits(
 
 
 def counts(package: Path, tokens: Array, inputs: Mapping[str, Array]) -> tuple[int, int]:
-    """How many tokens a call takes, at least and at most; where a mask has one row, it is one."""
+    """The smallest and largest number of tokens per call; 1 if the mask has a single row."""
     shortest, longest = tokens.last
     longest = min([longest, *(one.sizes[2][1] for one in inputs.values() if len(one.sizes) == 4)])
     for one in inputs.values():
@@ -204,7 +204,8 @@ def counts(package: Path, tokens: Array, inputs: Mapping[str, Array]) -> tuple[i
 
 
 def room(package: Path, states: Mapping[str, tuple[int, ...]], inputs: Mapping[str, Array]) -> int:
-    """Tokens for which the states have room, padding too, (..., tokens, head) each; where to write must be told."""
+    """Tokens that the states (..., tokens, head) have room for, padding included; raises if no input tells positions.
+    """
     sizes = {shape[-2] if len(shape) in (4, 5) and min(shape) > 0 else 0 for shape in states.values()}
     if len(sizes) != 1 or 0 in sizes:
         described = ", ".join(f"{name} {shape}" for name, shape in states.items())
@@ -215,7 +216,7 @@ def room(package: Path, states: Mapping[str, tuple[int, ...]], inputs: Mapping[s
 
 
 def parameters(operations: Iterable[MIL_pb2.Operation]) -> int:
-    """Weights: the constants in files, and what is made of compressed ones."""
+    """Count the weights: constants in files, and what decompresses to constants."""
     sizes: dict[str, int] = {}
     for one in operations:
         in_file = one.type == "const" and one.attributes["val"].WhichOneof("value") == "blobFileValue"

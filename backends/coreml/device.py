@@ -1,4 +1,4 @@
-"""Core ML itself, through coremltools: only where macOS is."""
+"""Run packages with Core ML, through coremltools, on macOS only."""
 
 import shutil
 from collections import defaultdict
@@ -15,22 +15,22 @@ KINDS = {
     "MLGPUComputeDevice": "gpu",
     "MLCPUComputeDevice": "cpu",
 }
-"""Our names of what coremltools calls devices."""
+"""Our names for coremltools' devices."""
 
 
 def units(device: str) -> Var:
-    """The compute units among which Core ML may choose for a device; nothing runs without the processor."""
+    """The compute units that Core ML may use for a device; the processor is always one."""
     unit = coremltools.ComputeUnit
     return {"npu": unit.CPU_AND_NE, "gpu": unit.CPU_AND_GPU, "cpu": unit.CPU_ONLY}[device]
 
 
 def compile_package(folder: Path, package: Package) -> Path:
-    """Compile a lowered package, once, and always to the same path: what the system keeps for a device goes by it."""
+    """Compile a lowered package once, always to the same path: the system caches device code by path."""
     return compile_once(folder / f"{package}.mlpackage", folder / "compiled" / f"{package}.mlmodelc")
 
 
 def compile_once(source: Path, target: Path) -> Path:
-    """Compile the package `source` to `target`, where that has not been done."""
+    """Compile the package `source` to `target`, unless that was done."""
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
         unfinished = target.with_name(f"unfinished-{target.name}")
@@ -42,7 +42,7 @@ def compile_once(source: Path, target: Path) -> Path:
 
 
 def open_functions(folder: Path, package: Package, device: str) -> Functions:
-    """Load both functions of a package for a device, compiling it first where that has not been done."""
+    """Load the functions of a package for a device, compiling it if need be."""
     names = ["prefill", "decode", *(["encode"] if contents(folder).lowered.prompt else [])]
     path = str(compile_package(folder, package))
     load = coremltools.models.CompiledMLModel
@@ -52,7 +52,7 @@ def open_functions(folder: Path, package: Package, device: str) -> Functions:
 
 
 def open_export(package: Path, folder: Path, device: str) -> Function:
-    """Load the one function of a package of others, compiled to `folder`."""
+    """Load the only function of a package from other programs, compiled to `folder`."""
     path = str(compile_once(package, folder / "compiled" / "exported.mlmodelc"))
     with foreign(f"Core ML cannot load {package} for {device}"):
         function: Function = coremltools.models.CompiledMLModel(path, compute_units=units(device))
@@ -60,7 +60,7 @@ def open_export(package: Path, folder: Path, device: str) -> Function:
 
 
 def placement(folder: Path, package: Package, device: str) -> dict[str, float]:
-    """The share of a decoding step's estimated work that each device does, from Core ML's compute plan."""
+    """Each device's share of a decoding step's estimated work, from Core ML's compute plan."""
     path = str(compile_package(folder, package))
     with foreign(f"Core ML does not tell where {path} runs"):
         plan = coremltools.models.compute_plan.MLComputePlan.load_from_path(path, units(device))
@@ -68,7 +68,7 @@ def placement(folder: Path, package: Package, device: str) -> dict[str, float]:
 
 
 def shares(plan: Var, operations: list[Var]) -> dict[str, float]:
-    """Each device's share of the work of `operations`; constants have neither a device nor a cost."""
+    """Each device's share of the work of `operations`; constants have no device and no cost."""
     work: defaultdict[str, float] = defaultdict(float)
     for operation in operations:
         usage = plan.get_compute_device_usage_for_mlprogram_operation(operation)

@@ -1,4 +1,4 @@
-"""Mixtures of experts in MIL: the matrices that tokens chose are gathered, so that no others are read."""
+"""Mixtures of experts in MIL: the chosen experts' matrices are gathered, so that no others are read."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ LARGEST = np.float16(65504)
 
 
 class Mixture:
-    """The experts of one function, whose arrays `constant` makes part of it by their names."""
+    """The experts of one function; `constant` adds an array to it by name."""
 
     def __init__(self, experts: Experts, constant: Callable[[str, np.ndarray], Var]):
         self.of, self.constant = experts, constant
@@ -20,7 +20,7 @@ class Mixture:
     def mix(
         self, x: Var, routed: tuple[Var, Var], gate: Callable[[Var, Var], Var], parts: tuple[ExpertMatrices, ...]
     ) -> Var:
-        """The sum of what the chosen experts (T, chosen) make of x (T, H), by their shares (T, chosen)."""
+        """The weighted sum of the chosen experts' (T, chosen) outputs for x (T, H); shares (T, chosen)."""
         chosen, shares = routed
         (length, hidden), count = x.shape, self.of.chosen
         places = mb.reshape(x=chosen, shape=[length * count])
@@ -37,7 +37,7 @@ class Mixture:
         return mb.reduce_sum(x=weighed, axes=[1])
 
     def gathered(self, part: ExpertMatrices, places: Var) -> tuple[Var, Var | None]:
-        """The matrices of the experts at `places` (N,), and their biases: (N, out, in), (N, out)."""
+        """The matrices (N, out, in) and biases (N, out) of the experts at `places` (N,)."""
         assert isinstance(part.weights, Stored)
         found = part.weights.stacked(part)
 
@@ -66,7 +66,7 @@ class Mixture:
         return mb.reshape(x=numbers, shape=[count, rows, columns]), bias
 
     def choose(self, logits: Var, bias: Weight | None) -> tuple[Var, Var]:
-        """The experts that tokens choose by logits (T, count), and their shares: (T, chosen) each."""
+        """Each token's experts by logits (T, count), and their shares: (T, chosen) each."""
         experts = self.of
         if experts.scores == "sparsemixer":
             return self.choose_one_by_one(logits)
@@ -86,7 +86,7 @@ class Mixture:
         return chosen, shares
 
     def choose_one_by_one(self, logits: Var) -> tuple[Var, Var]:
-        """The same with sparsemixer."""
+        """The same for sparsemixer."""
         (length, count), chosen = logits.shape, self.of.chosen
         values, places = largest(logits, chosen)
         most, others = mb.reshape(x=values, shape=[length, chosen, 1]), mb.reshape(x=logits, shape=[length, 1, count])
@@ -94,12 +94,12 @@ class Mixture:
         limit = mb.mul(x=mb.maximum(x=mb.abs(x=others), y=most), y=np.float16(self.of.nearness))
         powers = mb.exp(x=mb.mul(x=mb.relu(x=below), y=np.float16(-1)))
         near = mb.cast(x=mb.less_equal(x=below, y=limit), dtype="fp16")
-        before = np.arange(chosen, dtype=np.float16)[None]  # each of those chosen before is 1 of the sum
+        before = np.arange(chosen, dtype=np.float16)[None]  # each expert chosen before adds 1 to the sum
         total = mb.reduce_sum(x=mb.mul(x=powers, y=near), axes=[2])
         return places, mb.real_div(x=np.float16(1), y=mb.sub(x=total, y=before))
 
     def in_groups(self, choice: Var) -> Var:
-        """The same scores, and the least number in the groups that nobody may choose from."""
+        """The scores, with the lowest number in the groups that are not eligible."""
         (length, count), groups = choice.shape, self.of.groups
         grouped = mb.reshape(x=choice, shape=[length, groups, count // groups])
         sums = mb.reduce_sum(x=largest(grouped, 2)[0], axes=[2])  # (T, groups)
@@ -109,25 +109,25 @@ class Mixture:
 
 
 def largest(x: Var, count: int) -> tuple[Var, Var]:
-    """The largest values of the last axis, and where they are."""
+    """The largest `count` values of the last axis, and their indices."""
     values, places = mb.topk(x=x, k=count, axis=-1)
     return values, places
 
 
 def biased(rows: Var, bias: Var | None) -> Var:
-    """Rows and their biases, where they have some."""
+    """Rows plus their biases, if there are any."""
     return rows if bias is None else mb.add(x=rows, y=bias)
 
 
 def nibbles(packed: Var) -> Var:
-    """The two numbers of four bits in each byte: (N, out, in / 2) -> (N, out, in / 2, 2)."""
+    """Unpack two nibbles from each byte: (N, out, in / 2) -> (N, out, in / 2, 2)."""
     high = mb.floor(x=mb.mul(x=packed, y=np.float16(1 / 16)))
     low = mb.sub(x=packed, y=mb.mul(x=high, y=np.float16(16)))
     return mb.stack(values=[low, high], axis=3)
 
 
 def clamped_gate(gate: Var, up: Var, how: Clamped) -> Var:
-    """`Clamped`, of the rows (N, F) of a gate and of what it gates."""
+    """The clamped gate of `Clamped`, for rows (N, F)."""
     gate = mb.clip(x=gate, alpha=-LARGEST, beta=np.float16(how.limit))
     up = mb.clip(x=up, alpha=np.float16(-how.limit), beta=np.float16(how.limit))
     opened = mb.mul(x=gate, y=mb.sigmoid(x=mb.mul(x=gate, y=np.float16(how.alpha))))

@@ -1,4 +1,4 @@
-"""What the host computes for a step of fixed length, so that the graph looks nothing up."""
+"""The inputs of a step of fixed length, which the host computes so that the graph need not look anything up."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from backends.decoder import Clamped, Decoder, Experts, Latent, Layer, Quantized
 from backends.quantize import dequantize
 
 Layout = Literal["channels", "plain"]
-"""Hidden states as (1, hidden, 1, T), which the Neural Engine wants, or as (1, T, hidden)."""
+"""Layout of hidden states: (1, hidden, 1, T), which the Neural Engine prefers, or (1, T, hidden)."""
 Policy = Literal["slice", "io", "onehot"]
-"""Where keys and values are kept: states updated at a run-time position, arrays of the host that go in and whose
-new columns come out, or states updated by a multiplication with a selecting matrix."""
+"""Where keys and values are kept: in states of which a slice is replaced; in arrays of the host, which go in, and whose
+new columns come out; or in states that are multiplied by one-hot masks."""
 
 Kind = Literal["key", "value"]
 KINDS: tuple[Kind, Kind] = ("key", "value")
@@ -22,17 +22,17 @@ KINDS: tuple[Kind, Kind] = ("key", "value")
 
 EMBEDDINGS = "embedding", "position_embedding"
 BIAS = "relative_bias"
-"""What the host looks up: these canonical names, and how others end."""
+"""The canonical names of what the host looks up; biases are known by their ending."""
 
 MASKED = -1e4
-"""Added to the scores of what must not be seen; infinity would make 0 * infinity possible."""
+"""Added to hidden scores; with infinity, 0 * infinity could arise."""
 NEVER = 1 << 30
 """A position that no query sees."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """One of the packages made of a decoder."""
+    """One variant of a package of a decoder."""
 
     layout: Layout
     policy: Policy
@@ -43,23 +43,23 @@ class Package:
 
 @dataclass(frozen=True)
 class Lowered:
-    """What a lowered folder holds besides packages and tables."""
+    """What describes a lowered folder."""
 
     decoder: Decoder
     precision: str
     capacity: int
-    """Tokens for which the cache has room."""
+    """Tokens that the cache has room for."""
     chunk: int
-    """Tokens that the function `prefill` reads at once."""
+    """Tokens that the function `prefill` reads per call."""
 
     @property
     def prompt(self) -> int:
-        """Tokens that the function `encode` reads, padded: all that the context can hold; 0 without an encoder."""
+        """Tokens that the function `encode` reads, padded: the whole context; 0 without an encoder."""
         return self.decoder.context_length if self.decoder.encoder else 0
 
     @classmethod
     def from_json(cls, facts: dict[str, Any]) -> "Lowered":
-        """What `asdict` has made of one."""
+        """Read what `asdict` wrote."""
         for part in "layers", "encoder":
             facts["decoder"][part] = tuple(read_layer(layer) for layer in facts["decoder"][part])
         if experts := facts["decoder"]["experts"]:
@@ -79,18 +79,18 @@ def read_layer(facts: dict[str, Any]) -> Layer:
 
 
 def ropes(decoder: Decoder) -> list[Rope]:
-    """The distinct rotations of a decoder."""
+    """The distinct rotary embeddings of a decoder."""
     return list(dict.fromkeys(layer.rope for layer in decoder.layers if layer.rope))
 
 
 def bias_input(name: str) -> str:
-    """What the biases of a table are called as an input: of all layers, or of one."""
+    """The input for the biases of a table, of all layers or of one."""
     *_, layer = "", *(part for part in name.split(".") if part.isdecimal())
     return f"bias_{layer}" if layer else "bias"
 
 
 def attending_layers(decoder: Decoder, count: int) -> tuple[Layer, ...]:
-    """The layers that attend in a function of `count` tokens: a prefill ends with the last layer's keys and values."""
+    """The layers that attend in a function of `count` tokens: a prefill stops at the last layer's keys and values."""
     return decoder.layers if count == 1 or not decoder.layers[0].causal else decoder.layers[:-1]
 
 
@@ -104,16 +104,16 @@ def stacked_shape(layers: Sequence[Layer], capacity: int) -> tuple[int, int, int
 
 
 class Inputs:
-    """Makes the inputs of a package's functions, of which none depends on the weights but by the `tables`.
+    """Makes the inputs of a package's functions; of the weights these depend on the `tables` only.
 
-    These are embeddings (rows, hidden) and biases (buckets, heads) by canonical name.
+    Tables are embeddings (rows, hidden) and biases (buckets, heads) by canonical name.
     """
 
     def __init__(self, lowered: Lowered, package: Package, tables: Mapping[str, np.ndarray | Quantized]):
         self.decoder, self.capacity, self.longest = lowered.decoder, lowered.capacity, lowered.prompt
         self.package, self.tables = package, tables
         self.reading_biases: dict[str, np.ndarray] = {}
-        """The biases of the encoder's scores, alike for every prompt."""
+        """The biases of the encoder's scores, the same for every prompt."""
 
     def prompt(self, tokens: np.ndarray) -> dict[str, np.ndarray]:
         """Inputs of the encoder for `tokens` (n,), padded."""
@@ -125,23 +125,24 @@ class Inputs:
         return {"embedding": embedded, **self.reading_biases, "prompt_mask": self.prompt_mask(len(tokens))}
 
     def prompt_mask(self, length: int) -> np.ndarray:
-        """What hides the padding after a prompt of `length` tokens, (1, 1, 1, prompt)."""
+        """The mask that hides the padding after a prompt of `length` tokens, (1, 1, 1, prompt)."""
         return np.where(np.arange(self.longest) < length, 0, MASKED)[None, None, None].astype(np.float32)
 
     def biases(self, part: str, layer: Layer, distance: np.ndarray) -> dict[str, np.ndarray]:
-        """The biases of scores of the encoder, `encoder.`, or of the decoder, by the inputs that they are."""
+        """The biases of the encoder's ("encoder.") or the decoder's ("") scores, by input name."""
         names = [name for name in self.tables if name.endswith(BIAS) and name.startswith("encoder.") == bool(part)]
         return {bias_input(name): self.bias(name, layer, distance) for name in names}
 
     def bias(self, name: str, layer: Layer, distance: np.ndarray) -> np.ndarray:
-        """The bias (1, heads, T, S) of scores at `distance` (T, S), from the table of this name."""
+        """The bias (1, heads, T, S) of scores at `distance` (T, S), from the table `name`."""
         place = np.clip(distance + (0 if layer.causal else len(layer.buckets) // 2), 0, len(layer.buckets) - 1)
         table = np.asarray(dequantize(self.tables[name]), np.float32)
         chosen: np.ndarray = table[np.array(layer.buckets)[place]]  # (T, S, heads)
         return chosen.transpose(2, 0, 1)[None]
 
     def arrays(self, tokens: np.ndarray, start: int, count: int, prompt: int = 0) -> dict[str, np.ndarray]:
-        """Inputs for `tokens` (n,) at position `start`, padded to `count` of them, after a prompt for an encoder."""
+        """Inputs for `tokens` (n,) at position `start`, padded to `count`; with an encoder, `prompt` tokens were read.
+        """
         positions = np.arange(start, start + count)
         found = {name: self.embedded(name, tokens, positions) for name in EMBEDDINGS if name in self.tables}
         for i, rope in enumerate(ropes(self.decoder)):
@@ -168,7 +169,7 @@ class Inputs:
         return arrays
 
     def embedded(self, name: str, tokens: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """The rows of a table, in the package's layout; zeros where there is no token."""
+        """Look up rows of a table, in the package's layout; zeros for padding."""
         table, own = self.tables[name], name == "embedding"
         chosen = np.zeros(len(positions), np.int64)
         chosen[: len(tokens)] = tokens if own else positions[: len(tokens)]
@@ -179,7 +180,7 @@ class Inputs:
         return rows.T[None, :, None] if self.package.layout == "channels" else rows[None]
 
     def key_positions(self, start: int, count: int) -> np.ndarray:
-        """The positions of the keys that a step sees: the cache, and after it its own tokens where they are apart."""
+        """The positions of the keys that a step sees: the cache's, followed by its own where these are apart."""
         cached = np.arange(self.capacity)
         if self.package.policy != "io":
             return cached

@@ -27,34 +27,34 @@ from backends.errors import BackendError, foreign
 from backends.forward import Attending, encode, forward
 
 WIDEST = 16384
-"""The longest axis that the Neural Engine accepts, and into pieces of which the head is cut."""
+"""The longest axis that the Neural Engine accepts; the head is cut into pieces of this size."""
 HEADS = "lm_head", "embedding"
-"""The head's names; the second one where it is the embedding."""
+"""The head's possible names; with tied weights it is the embedding."""
 Value = Var
-"""A value of the graph, or several that a matrix's rows were cut into where the next operation wants them apart."""
+"""A value of the graph, or a list of values where a matrix's parts are needed apart."""
 
 
 UNEVEN = "Core ML cannot run this model: its layers share keys and values, or have embeddings of their own"
 
 
 class Channels:
-    """(1, hidden, 1, T), multiplied by 1x1 convolutions: what Apple's Neural Engine computes best.
+    """(1, hidden, 1, T) and 1x1 convolutions, which Apple's Neural Engine computes fastest.
 
     https://machinelearning.apple.com/research/neural-engine-transformers
     """
 
     axis = 1
-    """Where the hidden elements are."""
+    """The axis of the hidden elements."""
 
     def shape(self, matrix: np.ndarray) -> np.ndarray:
-        """A matrix (out, in), or its scales, as `linear` wants it."""
+        """Reshape a matrix (out, in), or its scales, for `linear`."""
         return matrix[:, :, None, None]
 
     def linear(self, x: Var, weight: Var, bias: Var) -> Var:
         return mb.conv(x=x, weight=weight, bias=bias)
 
     def heads(self, x: Var, count: int, head_dim: int) -> Var:
-        """Split hidden states into (1, heads, T, head_dim)."""
+        """Split hidden states into heads (1, heads, T, head_dim)."""
         return mb.transpose(x=mb.reshape(x=x, shape=[1, count, head_dim, x.shape[3]]), perm=[0, 1, 3, 2])
 
     def joined(self, x: Var) -> Var:
@@ -63,7 +63,7 @@ class Channels:
         return mb.reshape(x=mb.transpose(x=x, perm=[0, 1, 3, 2]), shape=[1, heads * head_dim, 1, length])
 
     def rows(self, x: Var) -> Var:
-        """Hidden states as (T, hidden)."""
+        """Hidden states as rows (T, hidden)."""
         return mb.transpose(x=mb.reshape(x=x, shape=[x.shape[1], x.shape[3]]), perm=[1, 0])
 
     def from_rows(self, x: Var) -> Var:
@@ -72,7 +72,7 @@ class Channels:
 
 
 class Plain:
-    """(1, T, hidden), multiplied by matrices, for the GPU and the processor."""
+    """(1, T, hidden) and matrix products, for the GPU and the processor."""
 
     axis = 2
 
@@ -97,11 +97,11 @@ class Plain:
 
 
 LAYOUTS: Mapping[Layout, Channels | Plain] = {"channels": Channels(), "plain": Plain()}
-"""The two ways to lay out hidden states, and what depends on them."""
+"""The two layouts of hidden states, and what depends on them."""
 
 
 class Ops(Attending[Value]):
-    """Operations append to the function being built; tokens and positions are looked up by the host."""
+    """Operations append to the function being built; the host has looked up tokens and positions."""
 
     tokens, positions = "tokens", "positions"
 
@@ -111,7 +111,7 @@ class Ops(Attending[Value]):
         self.constants: dict[str, Var] = {}
 
     def constant(self, name: str, values: np.ndarray) -> Var:
-        """A constant that is stored once for all functions of the package."""
+        """Add a constant, stored once for all functions of the package."""
         if name not in self.constants:
             self.constants[name] = mb.const(val=np.ascontiguousarray(values), name=name.replace(".", "_"))
             self.constants[name].op.weight_id = name
@@ -130,13 +130,13 @@ class Ops(Attending[Value]):
         return self.norm_along(x, weight, self.layout.axis)
 
     def norm_along(self, x: Value, weight: Weight, axis: int) -> Value:
-        """Normalise the elements along an axis."""
+        """Normalise along an axis."""
         assert isinstance(weight.values, np.ndarray)  # norms are never rounded
         names, vectors = ["gamma", "beta"], [weight.values, weight.bias]
         here = {name: vector for name, vector in zip(names, vectors, strict=True) if vector is not None}
         if self.decoder.norm == "rms":
-            # The mean of x and -x together is 0, so that a layer norm, which every device computes in one step and
-            # without squares that float16 cannot hold, is a root mean square norm.
+            # The mean of [x, -x] is 0, so that its layer norm, which every device computes in one step and without
+            # squares that overflow float16, is the root mean square norm of x.
             x = mb.concat(values=[x, mb.mul(x=x, y=np.float16(-1))], axis=axis)
             here = {name: np.concatenate([vector, vector]) for name, vector in here.items()}
         constants = {name: self.constant(f"{weight.name}.{name}", vector) for name, vector in here.items()}
@@ -149,12 +149,12 @@ class Ops(Attending[Value]):
 
     def linear(self, x: Value, weight: Weight) -> Value:
         if weight.name in HEADS and self.cache.count > 1:
-            return x  # a prefill has no logits
+            return x  # a prefill has no head
         products = [self.rows_times(x, weight, rows) for rows in self.cuts(weight)]
         return products[0] if len(products) == 1 else products
 
     def cuts(self, weight: Weight) -> list[slice]:
-        """The rows of a matrix that are multiplied apart."""
+        """The slices of a matrix's rows that are multiplied apart."""
         kind, rows = weight.name.rpartition(".")[2], len(matrix(weight))
         if kind == "qkv_proj":
             layer = self.decoder.layers[int(weight.name.split(".")[-2])]
@@ -168,10 +168,10 @@ class Ops(Attending[Value]):
         return [slice(int(start), int(end)) for start, end in zip(ends[:-1], ends[1:], strict=True)]
 
     def rows_times(self, x: Value, weight: Weight, rows: slice) -> Value:
-        """Multiply by some rows of a matrix and add their bias."""
+        """Multiply by some rows of a matrix, and add their bias."""
         name = f"{weight.name}.{rows.start}"
         values = weight.values
-        # MIL's `linear` has a bias always; with one of ours, both functions, and both layouts, have the same weights.
+        # MIL's `linear` always has a bias; with ours, both functions and layouts share their weights.
         bias = np.zeros(len(matrix(weight)), np.float16) if weight.bias is None else weight.bias
         bias = self.constant(name + ".bias", bias[rows])
         if not isinstance(values, Quantized):
@@ -183,7 +183,7 @@ class Ops(Attending[Value]):
         return self.layout.linear(x, mb.constexpr_blockwise_shift_scale(**constants), bias)
 
     def join(self, x: Value, y: Value) -> Value:
-        if isinstance(y, list):  # keys and values, which stay apart
+        if isinstance(y, list):  # keys and values stay apart
             return [x, *y]
         return mb.concat(values=[x, y], axis=self.layout.axis)
 
@@ -212,13 +212,13 @@ class Ops(Attending[Value]):
         q, k, v = parts
         k, v = self.cache.extend("key", k), self.cache.extend("value", v)  # (1, kv_heads, S, head_dim)
         if i >= len(attending_layers(self.decoder, self.cache.count)):
-            return self.layout.joined(q)  # stands for what nobody will use
+            return self.layout.joined(q)  # unused: a prefill ends here
         mask = self.inputs[f"mask_{layer.window}" if layer.causal else "prompt_mask"]
         terms = [*([self.inputs[bias_input(bias.name)]] if bias else []), mask]
         return self.attend(q, k, v, layer, terms, sinks)
 
     def normalise(self, parts: list[Value], norms: Norms) -> list[Value]:
-        """Heads of queries, keys and values, each by its norm, as far as there are any."""
+        """Normalise heads of queries, keys and values, each by its norm; those without one stay as they are."""
         return [*(self.norm_along(x, norm, 3) for x, norm in zip(parts, norms, strict=False)), *parts[len(norms) :]]
 
     def cross_attention(self, q: Value, i: int) -> Value:
@@ -231,9 +231,9 @@ class Ops(Attending[Value]):
     def attend(
         self, q: Value, k: Value, v: Value, layer: Layer, terms: list[Value], sinks: Weight | None = None
     ) -> Value:
-        """What queries (1, heads, T, head_dim) find; `terms` are added to their scores."""
+        """Attend with queries (1, heads, T, head_dim); `terms` are added to the scores."""
         shared, length = layer.heads // layer.kv_heads, q.shape[2]
-        if shared > 1:  # queries that share a head are rows of one matrix
+        if shared > 1:  # queries that share a key head become rows of one matrix
             q = mb.reshape(x=q, shape=[1, layer.kv_heads, shared * length, layer.head_dim])
         scores = mb.matmul(x=self.scale(q, layer.scale), y=k, transpose_y=True)
         if shared > 1:
@@ -248,17 +248,17 @@ class Ops(Attending[Value]):
         return self.layout.joined(attended)
 
     def softmax_with(self, sinks: Weight, scores: Value) -> Value:
-        """Probabilities of the keys, which leave some to the sink of each head."""
+        """Softmax with an attention sink for each head, which is left out."""
         assert isinstance(sinks.values, np.ndarray)  # never rounded
         sink = self.constant(sinks.name, sinks.values[None, :, None, None])
-        # Zeros of the scores' own: coremltools would make a larger constant of it, of another shape in each function.
+        # Zeros computed from the scores: coremltools would store a larger constant, one for each function.
         zeros = self.scale(mb.slice_by_index(x=scores, begin=[0, 0, 0, 0], end=[*scores.shape[:3], 1]), 0.0)
         column = mb.add(x=zeros, y=sink)
         shares = mb.softmax(x=mb.concat(values=[scores, column], axis=3), axis=-1)
         return mb.slice_by_index(x=shares, begin=[0, 0, 0, 0], end=scores.shape)
 
     def masked(self, scores: Value, layer: Layer, terms: list[Value]) -> Value:
-        """Scores (1, heads, T, S) with what depends on positions."""
+        """Add softcap, ALiBi and `terms` to scores (1, heads, T, S)."""
         if layer.softcap:
             scores = self.softcap(scores, layer.softcap)
         if layer.alibi:
@@ -272,7 +272,7 @@ class Ops(Attending[Value]):
     def rotate(self, x: Value, rope: Rope) -> Value:
         i = self.ropes.index(rope)
         a, b = halves(x, 3)
-        turned = mb.mul(x=mb.concat(values=[b, a], axis=3), y=self.inputs[f"sin_{i}"])  # whose first half is negative
+        turned = mb.mul(x=mb.concat(values=[b, a], axis=3), y=self.inputs[f"sin_{i}"])  # half of sin is negated
         return mb.add(x=mb.mul(x=x, y=self.inputs[f"cos_{i}"]), y=turned)
 
     def clip(self, x: Value, most: float) -> Value:
@@ -314,7 +314,7 @@ class Ops(Attending[Value]):
         return x
 
     def last(self, x: Value) -> Value:
-        return x  # a decoding step has one token, and a prefill no logits
+        return x  # a decoding step has one token, a prefill no logits
 
     def softcap(self, x: Value, cap: float) -> Value:
         if isinstance(x, list):
@@ -323,18 +323,18 @@ class Ops(Attending[Value]):
 
 
 def matrix(weight: Weight) -> np.ndarray:
-    """A weight's numbers, as far as they are there."""
+    """A weight's values, dequantised."""
     return weight.values.values if isinstance(weight.values, Quantized) else weight.values
 
 
 def halves(x: Var, axis: int) -> tuple[Var, Var]:
-    """The first and the second half of the elements along an axis."""
+    """Split the elements along an axis into two halves."""
     first, second = mb.split(x=x, num_splits=2, axis=axis)
     return first, second
 
 
 def integers(values: Quantized, rows: slice) -> np.ndarray:
-    """Some rows of a rounded matrix in MIL's own type: int8, int4, or uint4 where zero is somewhere else."""
+    """Some rows of integers in MIL's own type: int8, int4, or uint4 where there are zero points."""
     chosen = values.values[rows]
     if values.bits == 8:
         return chosen
@@ -345,7 +345,8 @@ def integers(values: Quantized, rows: slice) -> np.ndarray:
 
 
 def function(lowered: Lowered, weights: Weights, inputs: Inputs, count: int) -> Function:
-    """The graph for `count` tokens: with logits, in pieces, for one token, and else only what fills the cache."""
+    """Build the function for `count` tokens: for one token with logits, in pieces; otherwise it only fills the cache.
+    """
     decoder, package = lowered.decoder, inputs.package
     specs = specifications(inputs.arrays(np.zeros(0, np.int64), 0, count))
     layers, *shape = stacked_shape(decoder.layers, lowered.capacity)
@@ -359,11 +360,11 @@ def function(lowered: Lowered, weights: Weights, inputs: Inputs, count: int) -> 
         specs |= {name: tools.StateTensorPlaceholder((1, *shape), types.fp16) for name in states}
     with Function(specs, opset_version=tools.coremltools.target.iOS18) as built:
         cache = CACHES[package.policy](lowered, built.inputs, count)
-        scaled = replace(decoder, embedding_scale=1.0)  # the host has multiplied by it
+        scaled = replace(decoder, embedding_scale=1.0)  # the host applies it
         logits = forward(scaled, weights, Ops(decoder, package, built.inputs, cache))
         pieces = logits if isinstance(logits, list) else [logits]
         if count > 1:
-            outputs = cache.outputs()  # what leads to logits is dead then, and taken out
+            outputs = cache.outputs()  # the unused logits are then eliminated
         else:
             outputs = [named(piece, f"logits_{i}") for i, piece in enumerate(pieces)]
             outputs += cache.outputs() if package.policy == "io" else []
@@ -372,12 +373,12 @@ def function(lowered: Lowered, weights: Weights, inputs: Inputs, count: int) -> 
 
 
 def reading(lowered: Lowered, weights: Weights, inputs: Inputs) -> Function:
-    """The graph of the encoder: a padded prompt to keys and values for every layer of the decoder."""
+    """Build the encoder's function: a padded prompt to every decoder layer's keys and values."""
     decoder, none = lowered.decoder, np.zeros(0, np.int64)
     with Function(specifications(inputs.prompt(none)), opset_version=tools.coremltools.target.iOS18) as built:
         cache = Reading(lowered, built.inputs, lowered.prompt)
         ops = Ops(decoder.reader, inputs.package, built.inputs, cache)
-        found = encode(replace(decoder, embedding_scale=1.0), weights, ops)  # the host has multiplied by it
+        found = encode(replace(decoder, embedding_scale=1.0), weights, ops)  # the host applies it
         outputs = []
         for kind, parts in zip(KINDS, zip(*found, strict=True), strict=True):
             sizes = [(layer.kv_heads, layer.head_dim) for layer in decoder.layers]
@@ -388,13 +389,13 @@ def reading(lowered: Lowered, weights: Weights, inputs: Inputs) -> Function:
 
 
 def specifications(arrays: Mapping[str, np.ndarray]) -> dict[str, Var]:
-    """Inputs of a function as these arrays, in float16 but for whole numbers."""
+    """Specify inputs like these arrays: float16, but for whole numbers."""
     kinds = {name: types.int32 if array.dtype == np.int32 else types.fp16 for name, array in arrays.items()}
     return {name: mb.TensorSpec(array.shape, kinds[name]) for name, array in arrays.items()}
 
 
 def program(lowered: Lowered, weights: Weights, inputs: Inputs) -> Program:
-    """The functions `prefill`, of a chunk, and `decode`, of one token, with the same weights; `encode` where needed."""
+    """Build the functions `prefill` for a chunk, `decode` for one token, and `encode` for encoders, sharing weights."""
     built = Program()
     if lowered.prompt:
         built.add_function("encode", reading(lowered, weights, inputs))
@@ -413,19 +414,19 @@ PASSES = (
     "common::dedup_op_and_var_names",
     "common::dead_code_elimination",
 )
-"""What coremltools must do to a graph that is already written as it should be."""
+"""The passes of coremltools that a graph needs which is already written as it should be."""
 
 
 def convert(built: Program, path: Path) -> None:
     """Write a program as the package `path`."""
     with foreign("coremltools cannot convert this model"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a temporary folder that coremltools leaves to the garbage collector
+        warnings.simplefilter("ignore")  # about a temporary folder that coremltools does not close
         tools.coremltools.convert(
             built,
             source="milinternal",
             convert_to="mlprogram",
             minimum_deployment_target=tools.coremltools.target.iOS18,
-            compute_precision=tools.coremltools.precision.FLOAT32,  # leaves float16 as it is written
+            compute_precision=tools.coremltools.precision.FLOAT32,  # which leaves float16 as it is
             pass_pipeline=tools.coremltools.PassPipeline(list(PASSES), "chatapp"),
             skip_model_load=True,
             package_dir=str(path),

@@ -1,4 +1,4 @@
-"""Write a lowered folder: packages, embeddings, and the logits that whatever runs them must agree with."""
+"""Write a lowered folder: packages, embeddings, and reference logits for trials."""
 
 import filecmp
 import json
@@ -18,30 +18,30 @@ from backends.quantize import Rounded, precision
 from backends.reference import Session as ReferenceSession
 
 CHUNK = 64
-"""Tokens of a prefill: convolutions of fewer waste the Neural Engine."""
+"""Tokens per prefill: fewer waste the Neural Engine's convolutions."""
 GATHERED = 1 << 29
-"""Bytes of experts' matrices, in float16, that a prefill gathers for its tokens, of which there may be fewer then."""
+"""Most bytes of float16 experts' matrices that a prefill may gather, which limits its tokens."""
 LONGEST = 2048
-"""Tokens of context, at most: shapes are fixed, so that every step reads the whole cache."""
+"""Most tokens of context: shapes are fixed, so that every step reads the whole cache."""
 LONGEST_WITH_ENCODER = 512
-"""The same for models with an encoder, which reads the whole of it, padded, for every prompt."""
+"""The same with an encoder, which reads a context's worth of tokens, padded, for every prompt."""
 STEP = 64
-"""The cache's capacity is a multiple of this; some Neural Engines want states of a multiple of 32."""
+"""The cache's capacity is a multiple of this; some Neural Engines need states with a multiple of 32."""
 PACKAGES: dict[str, tuple[Package, ...]] = {
     "npu": tuple(Package("channels", policy) for policy in ("slice", "io", "onehot")),
     "gpu": tuple(Package("plain", policy) for policy in ("slice", "io")),
     "cpu": tuple(Package("plain", policy) for policy in ("slice", "io")),
 }
-"""What may run on each device; verification on the machine chooses."""
+"""The packages that may run on each device; trials on the machine decide."""
 ALL = tuple(dict.fromkeys(package for packages in PACKAGES.values() for package in packages))
 PROBED = 12
-"""Tokens whose logits are kept, decoded one by one after a prefill of a whole and of a padded chunk."""
+"""Tokens with reference logits: decoded one by one after prefills of a whole and of a padded chunk."""
 WEIGHTS = Path("Data/com.apple.CoreML/weights/weight.bin")
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a lowered folder says of itself."""
+    """What a lowered folder says of itself, as JSON."""
 
     lowered: Lowered
     tables: dict[str, Table]
@@ -56,9 +56,9 @@ def lower(
     packages: Sequence[Package] = ALL,
     chunk: int = CHUNK,
 ) -> None:
-    """Write packages of `decoder` to `folder`, and check each as far as that can be done without running it.
+    """Write packages of `decoder` to `folder`, and check each as far as possible without running it.
 
-    Core ML computes in float16, so that what is asked for at f32 is, and is called, f16.
+    Core ML computes in float16, so that f32 becomes, and is called, f16.
     """
     refuse_states(decoder)
     from backends.coreml import lowering, structure
@@ -75,7 +75,7 @@ def lower(
     lowered = Lowered(fixed, precision_name, capacity=-(-context // STEP) * STEP, chunk=chunk)
     found = {name: Stored(rounded)[name].values for name in rounded if name in EMBEDDINGS or name.endswith(BIAS)}
     for package in packages:
-        weights_once = Stored(rounded)  # read again for each package, which shows whoever watches that work goes on
+        weights_once = Stored(rounded)  # re-read for each package, which reports progress
         program = lowering.program(lowered, weights_once, Inputs(lowered, package, found))
         path = folder / f"{package}.mlpackage"
         lowering.convert(program, path)
@@ -87,7 +87,7 @@ def lower(
 
 
 def tokens_at_once(decoder: Decoder, chunk: int) -> int:
-    """The tokens of a prefill: `chunk`, or as many as may gather the matrices of experts of their own, at least two."""
+    """Tokens per prefill: `chunk`, or as many as keep gathered experts within bounds, at least two."""
     experts = decoder.experts
     if not experts:
         return chunk
@@ -96,7 +96,7 @@ def tokens_at_once(decoder: Decoder, chunk: int) -> int:
 
 
 def share_weights(paths: Sequence[Path]) -> None:
-    """Make equal files one file of several names, where the file system can."""
+    """Replace equal files by hard links, where the file system has them."""
     for i, path in enumerate(paths):
         for earlier in paths[:i]:
             if filecmp.cmp(earlier, path, shallow=False):
@@ -110,7 +110,7 @@ def share_weights(paths: Sequence[Path]) -> None:
 
 
 def write_expected(decoder: Decoder, weights: Weights, folder: Path, *, context: int, chunk: int) -> None:
-    """Write tokens, and the reference's logits of the last of them."""
+    """Write tokens, and the reference's logits for the last of them."""
     count = min(context, chunk + chunk // 2 + PROBED)
     tokens = np.random.default_rng(0).integers(0, decoder.vocab_size, count)
     before, session = count - min(PROBED, count - 1), ReferenceSession(decoder, weights)
@@ -120,7 +120,7 @@ def write_expected(decoder: Decoder, weights: Weights, folder: Path, *, context:
 
 
 def expected(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens, and the reference's logits (last, vocab) of the last of them."""
+    """Read tokens, and the reference's logits (last, vocab) for the last of them."""
     try:
         with np.load(folder / "expected.npz") as arrays:
             return arrays["tokens"], arrays["logits"]
@@ -129,7 +129,7 @@ def expected(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def contents(folder: Path) -> Contents:
-    """What `lower` wrote to `folder`, but for the packages."""
+    """Read what `lower` wrote to `folder`, besides packages."""
     try:
         facts = json.loads((folder / "decoder.json").read_text())
         return Contents(Lowered.from_json(facts["lowered"]), read_tables(folder, facts["tables"]))
@@ -138,7 +138,7 @@ def contents(folder: Path) -> Contents:
 
 
 def present(folder: Path, device: str) -> list[Package]:
-    """What may run on a device, of the packages in `folder`."""
+    """The packages in `folder` that may run on a device."""
     return [package for package in PACKAGES[device] if (folder / f"{package}.mlpackage").exists()]
 
 

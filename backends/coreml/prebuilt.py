@@ -1,4 +1,4 @@
-"""Run a decoder that others exported as a Core ML package: its states keep the text, or it is read anew each time."""
+"""Run a Core ML package exported by other programs: its states keep the text, or it is read anew for each token."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from backends.errors import foreign
 from backends.prebuilt import PRECISION, Facts, Prebuilt
 
 CHUNK = 64
-"""Tokens of a prompt that are read at once, at most: the logits of all of them are made."""
+"""Most tokens of a prompt per call, since all of them get logits."""
 
 
 class Caller:
@@ -24,7 +24,7 @@ class Caller:
         self.contract, self.function = contract, function
 
     def call(self, tokens: np.ndarray, start: int, wanted: int, row: StateRow | None = None) -> np.ndarray:
-        """The logits (n or 1, vocab) of `tokens` (n,) at position `start`, or of the one that is wanted."""
+        """Call on `tokens` (n,) at position `start`; returns the logits (n, vocab), or (1, vocab) of `wanted`."""
         count = max(len(tokens), self.contract.shortest)
         given = {
             name: values(one, tokens, start=start, count=count, wanted=wanted)
@@ -37,7 +37,7 @@ class Caller:
 
 
 def values(one: Array, tokens: np.ndarray, *, start: int, count: int, wanted: int) -> np.ndarray:
-    """What an input is given for `tokens` (n,) at position `start`, padded to `count` of them."""
+    """The value of an input for `tokens` (n,) at position `start`, padded to `count`."""
     total, keys = start + len(tokens), one.last[0] if one.fixed else start + count
     positions = np.arange(start, start + count)
     if one.role == "tokens":
@@ -54,18 +54,18 @@ def values(one: Array, tokens: np.ndarray, *, start: int, count: int, wanted: in
 
 
 class Kept:
-    """One row of tokens, whose keys and values are states of the runtime."""
+    """A row whose keys and values are states of the runtime."""
 
     def __init__(self, caller: Caller, row: StateRow):
         self.caller, self.row = caller, row
 
     def extend(self, tokens: np.ndarray, start: int, last: int) -> np.ndarray:
-        """Put `tokens` (n,) at position `start`, and return the logits (last, vocab) of the last ones."""
+        """Read `tokens` (n,) at position `start`; returns the logits (last, vocab) of the last ones."""
         contract, count, at = self.caller.contract, len(tokens), 0
         found = np.empty((0, contract.vocab_size), np.float32)
         while at < count:
             size = min(contract.longest, max(CHUNK, contract.shortest))
-            if not contract.every:  # so that each token with logits ends a call
+            if not contract.every:  # so that each token that needs logits ends a call
                 size = min(size, max(1, count - last - at + 1))
             part = tokens[at : at + size]
             found = np.concatenate([found, self.caller.call(part, start + at, len(part) - 1, self.row)])[-last:]
@@ -73,12 +73,12 @@ class Kept:
         return found
 
     def copy(self, length: int) -> "Kept":
-        """A row of its own with the same first `length` tokens."""
+        """A copy with the first `length` tokens."""
         return Kept(self.caller, self.row.copy(length))
 
 
 class Repeated:
-    """A row that is read anew, all of it, for every token that is appended."""
+    """A row that is read from the beginning for every token that is appended."""
 
     def __init__(self, caller: Caller, tokens: np.ndarray):
         self.caller, self.tokens = caller, tokens
@@ -99,7 +99,7 @@ class Repeated:
 
 
 class PrebuiltSession(RowsSession[Kept | Repeated]):
-    """An exported decoder; every row is called by itself."""
+    """An exported decoder; rows are computed one by one."""
 
     def __init__(self, export: Prebuilt, function: Function, *, device: str):
         found = contract.read(Path(export.graph))
@@ -123,12 +123,12 @@ class PrebuiltSession(RowsSession[Kept | Repeated]):
 
 
 def open_session(export: Prebuilt, folder: Path, device: str, *, module: str) -> PrebuiltSession:
-    """A session on a package, which is compiled to `folder` the first time; where it runs nobody confirms."""
+    """Open a package, compiled to `folder` the first time; nothing verifies on which device it runs."""
     function = runtime(module).open_export(Path(export.graph), folder, device)
     return PrebuiltSession(export, function, device=f"{device} (not confirmed)")
 
 
 def inspect(export: Prebuilt) -> Facts:
-    """What an export tells; raises BackendError where it cannot be run."""
+    """Read an export's facts; raises BackendError if it cannot be run."""
     found = contract.read(Path(export.graph))
     return Facts(found.parameters, found.vocab_size, found.capacity)

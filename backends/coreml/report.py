@@ -1,4 +1,4 @@
-"""What came of every package of a lowered model on this Mac, to paste into an issue.
+"""Report how every package of a lowered model does on this Mac, to paste into an issue.
 
 python -m backends.coreml.report FOLDER, where FOLDER is as `chatapp show MODEL` says: .../models/NAME/coreml-PRECISION.
 """
@@ -18,7 +18,7 @@ from backends.processor import processor
 
 
 def report(folder: Path, wanted: Sequence[str], *, module: str = CORE_ML) -> dict[str, Any]:  # Any: JSON
-    """Facts about the machine and the model, and the trials on each device, run now where that has not been done."""
+    """Facts about the machine and the model, and trials on each device, which are run now unless they were."""
     lowered = contents(folder).lowered
     decoder = lowered.decoder
     found = {device: recorded(folder).get(device) or trials(folder, device, module=module) for device in wanted}
@@ -33,7 +33,7 @@ def report(folder: Path, wanted: Sequence[str], *, module: str = CORE_ML) -> dic
 
 
 def main(arguments: list[str]) -> None:
-    """Print the report on the folder that the arguments name."""
+    """Print the report for the folder that the arguments name."""
     if len(arguments) != 1:
         sys.exit("usage: python -m backends.coreml.report FOLDER")
     if missing():

@@ -1,4 +1,4 @@
-"""What runs a package's functions: Core ML itself, or the interpreter in its place."""
+"""What runs a package's functions: Core ML, or an interpreter in its place."""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,7 +26,7 @@ class Function(Protocol):
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions of a package; a state made by one serves the other."""
+    """The functions of a package, which can share a state."""
 
     prefill: Function
     decode: Function
@@ -40,12 +40,12 @@ class Runtime(Protocol):
         """Load a lowered package for one of the devices of `backends.coreml.devices`."""
 
     def open_export(self, package: Path, folder: Path, device: str) -> Function:
-        """Load the one function of a package of others for a device; what is made for that goes to `folder`."""
+        """Load the only function of a package from other programs for a device, compiled to `folder`."""
 
     def placement(self, folder: Path, package: Package, device: str) -> dict[str, float]:
-        """The share of the estimated work of a decoding step that each device does, as the runtime plans it."""
+        """Each device's share of a decoding step's estimated work, as the runtime plans it."""
 
 
 def runtime(module: str) -> Runtime:
-    """The runtime in the module of this name."""
-    return cast(Runtime, import_module(module))  # a module that meets the protocol
+    """Import the runtime in the module of this name."""
+    return cast(Runtime, import_module(module))  # modules meet the protocol

@@ -1,4 +1,4 @@
-"""Run a lowered decoder: functions of fixed length, and what hides them."""
+"""Run a lowered decoder's functions, hiding their fixed lengths."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,24 +17,24 @@ Arrays = dict[str, np.ndarray]
 
 
 class Copied(Protocol):
-    """What keeps one row of tokens."""
+    """One row's cache."""
 
     def copy(self, length: int) -> Self:
-        """A row of its own with the same first `length` tokens."""
+        """A copy with the first `length` tokens."""
 
 
 Row = TypeVar("Row", bound=Copied)
 
 
 class StateRow:
-    """One row of tokens, whose keys and values are states of the runtime."""
+    """A row whose keys and values are states of the runtime."""
 
     def __init__(self, functions: Functions, names: Sequence[str]):
         self.functions, self.names = functions, names
         self.state = functions.prefill.make_state()
 
     def step(self, function: Function, inputs: Arrays, start: int, count: int) -> Arrays:
-        """Call a function that appends `count` tokens at position `start`, and return what it returns."""
+        """Call a function that appends `count` tokens at position `start`; returns its outputs."""
         return function.predict(inputs, self.state)
 
     def copy(self, length: int) -> "StateRow":
@@ -45,15 +45,15 @@ class StateRow:
 
 
 class HostRow:
-    """A row whose keys and values are arrays here, (layers, kv_heads, capacity, head_dim) each.
+    """A row whose keys and values are arrays of the host, (layers, kv_heads, capacity, head_dim) each.
 
-    They are float32, as coremltools wants all numbers that it is given: float16 it would convert at every step.
+    They are float32, since coremltools would convert float16 at every step.
     """
 
     def __init__(self, shape: tuple[int, ...], memory: Arrays):
         self.past = {kind: np.zeros(shape, np.float32) for kind in KINDS}
         self.memory = memory
-        """What an encoder made of the prompt, (layers, kv_heads, prompt, head_dim) by input."""
+        """The encoder's keys and values, (layers, kv_heads, prompt, head_dim), by input name."""
 
     def step(self, function: Function, inputs: Arrays, start: int, count: int) -> Arrays:
         past_inputs = {f"past_{kind}s": past for kind, past in self.past.items()}
@@ -70,7 +70,7 @@ class HostRow:
 
 
 class RowsSession(CachedSession, Generic[Row]):
-    """A session in which every row has a cache of its own, since functions take one row."""
+    """A session whose rows each have a cache of their own, since functions take one row."""
 
     rows: list[Row]
     rows_apart = True
@@ -99,7 +99,7 @@ class Session(RowsSession[StateRow | HostRow]):
         self.rows = []
 
     def new_row(self, memory: Arrays) -> StateRow | HostRow:
-        """An empty row, with what an encoder made of its prompt."""
+        """An empty row, with the encoder's keys and values in `memory`."""
         layers = self.lowered.decoder.layers
         if self.package.policy == "io":
             return HostRow(stacked_shape(layers, self.lowered.capacity), memory)
@@ -112,7 +112,7 @@ class Session(RowsSession[StateRow | HostRow]):
 
     def read(self, prompt: np.ndarray) -> None:
         encode = self.functions.encode
-        assert encode  # there is one where there is an encoder
+        assert encode  # every model with an encoder has it
         with foreign("Core ML failed"):
             memories = [encode.predict(self.inputs.prompt(each)) for each in prompt]
         self.rows = [self.new_row(memory) for memory in memories]
@@ -121,8 +121,8 @@ class Session(RowsSession[StateRow | HostRow]):
     def extend_row(self, row: StateRow | HostRow, tokens: np.ndarray, last: int) -> np.ndarray:
         """Append `tokens` (n,) to a row and return the logits (last, vocab) of the last ones.
 
-        Only a step of one token has logits; those before are read a chunk at a time, the last chunk padded, where
-        the cache has room for a whole one.
+        Only steps of one token have logits; earlier tokens are read a chunk at a time, the last chunk padded if the
+        cache has room.
         """
         chunk, at, silent, past = self.lowered.chunk, 0, len(tokens) - last, self.cached
         while silent - at > 1 and past + at + chunk <= self.lowered.capacity:
@@ -133,12 +133,12 @@ class Session(RowsSession[StateRow | HostRow]):
         return np.stack([self.logits(step) for step in steps[-last:]])
 
     def call(self, row: StateRow | HostRow, tokens: np.ndarray, start: int, count: int) -> Arrays:
-        """Append `tokens` (n,) at position `start` with the function for `count` of them."""
+        """Append `tokens` (n,) at position `start`, with the function for `count` tokens."""
         function = self.functions.decode if count == 1 else self.functions.prefill
         with foreign("Core ML failed"):
             return row.step(function, self.inputs.arrays(tokens, start, count, self.prompt), start, len(tokens))
 
     def logits(self, outputs: Arrays) -> np.ndarray:
-        """The logits (vocab,) of a decoding step, joined where the head was cut."""
+        """The logits (vocab,) of a decoding step, from the head's pieces."""
         count = sum(name.startswith("logits_") for name in outputs)
         return np.concatenate([np.asarray(outputs[f"logits_{i}"], np.float32).ravel() for i in range(count)])

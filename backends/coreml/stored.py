@@ -1,4 +1,4 @@
-"""What is stored: weights and constants in float16, or integers with float16 scales, and the tables of the host."""
+"""What is stored: float16 weights and constants, integers with float16 scales, and the host's tables."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,23 +12,23 @@ from backends.decoder import Decoder, ExpertMatrices, Experts, Layer, Lazy, Quan
 from backends.quantize import dequantize, half
 
 Table = np.ndarray | Quantized
-"""Embeddings or biases, in a file that is mapped into memory: the host looks up single rows."""
+"""Embeddings or biases, memory-mapped: the host looks up single rows."""
 ARRAYS = "values", "scales", "zero_points"
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The matrices of all experts in one role, as they are stored; rounded ones have scales."""
+    """One matrix of all experts, as stored; rounded ones have scales."""
 
     data: np.ndarray  # (count, out, in), or two nibbles to a byte, the low one first: (count, out, in / 2)
     scale: np.ndarray | None = None  # (count, out, in / block)
     offset: np.ndarray | None = None
-    """What is subtracted before scaling, of the shape of `scale` or alike for all."""
+    """Subtracted before scaling; shaped like `scale`, or a scalar."""
     bias: np.ndarray | None = None  # (count, out)
 
 
 class Stored(Lazy):
-    """The same weights as they will be stored, each read once and kept for all functions."""
+    """Weights as they will be stored, each read once and kept for all functions."""
 
     def __init__(self, weights: Weights):
         self.table = self.weights = weights
@@ -41,31 +41,31 @@ class Stored(Lazy):
         weight = self.weights[name]
         bias = None if weight.bias is None else half(weight.bias, weight.name)
         found = Weight(weight.name, stored(weight, name), bias)
-        if ".experts." not in name:  # of which the stacks are kept
+        if ".experts." not in name:  # experts are kept as stacks
             self.kept[name] = found
         return found
 
     def stacked(self, part: ExpertMatrices) -> Stack:
-        """The matrices of all experts in one role."""
+        """One matrix of all experts."""
         if part.name not in self.stacks:
             self.stacks[part.name] = stack(part)
         return self.stacks[part.name]
 
 
 def stored(weight: Weight, name: str) -> np.ndarray | Quantized:
-    """The values of the weight that stands under `name`."""
+    """The stored values of the weight called `name`."""
     values = weight.values
     if not isinstance(values, Quantized):
         return half(values, weight.name)
     if values.bits > 8:
         return half(dequantize(values), weight.name)
-    if name in EMBEDDINGS:  # the host multiplies by the scales as they are
+    if name in EMBEDDINGS:  # the host uses the scales as they are
         return values
     return replace(values, scales=half(values.scales, weight.name))
 
 
 def stack(part: ExpertMatrices) -> Stack:
-    """Read the matrices of all experts."""
+    """Read one matrix of all experts."""
     first = part[0]
     if not isinstance(first.values, Quantized):
         return Stack(together(part, lambda weight: weight.values), bias=biases(part))
@@ -77,18 +77,18 @@ def stack(part: ExpertMatrices) -> Stack:
 
 
 def rounded(weight: Weight) -> Quantized:
-    """The values of a rounded matrix."""
-    assert isinstance(weight.values, Quantized)  # as those of the first expert are
+    """A rounded matrix's values."""
+    assert isinstance(weight.values, Quantized)  # like the first expert's
     return weight.values
 
 
 def biases(part: ExpertMatrices) -> np.ndarray | None:
-    """The biases of all experts, where they have some."""
+    """The biases of all experts, if there are any."""
     return None if part[0].bias is None else together(part, lambda weight: weight.bias)
 
 
 def together(part: ExpertMatrices, array: Callable[[Weight], object]) -> np.ndarray:
-    """One array of each expert, all in one."""
+    """Stack one array of each expert."""
     found: np.ndarray | None = None
     for expert, weight in enumerate(part):
         one = np.asarray(array(weight))
@@ -99,7 +99,7 @@ def together(part: ExpertMatrices, array: Callable[[Weight], object]) -> np.ndar
 
 
 def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
-    """The same decoder for a shorter context, with the numbers that become constants of the graph in float16."""
+    """The decoder for a shorter context, with numbers that become constants rounded to float16."""
 
     def near(number: float) -> float:
         return float(np.float16(number))
@@ -127,7 +127,7 @@ def rounded_constants(decoder: Decoder, context_length: int) -> Decoder:
 
 
 def write_tables(folder: Path, tables: Mapping[str, Table]) -> dict[str, Any]:
-    """Write the tables' arrays to `folder`, and return what else there is to know of them."""
+    """Write the tables' arrays to `folder`; returns the rest of their description."""
     facts: dict[str, Any] = {}
     for name, table in tables.items():
         if isinstance(table, Quantized):
@@ -142,7 +142,7 @@ def write_tables(folder: Path, tables: Mapping[str, Table]) -> dict[str, Any]:
 
 
 def read_tables(folder: Path, facts: Mapping[str, Any]) -> dict[str, Table]:
-    """The tables that `write_tables` wrote."""
+    """Read the tables that `write_tables` wrote."""
     found: dict[str, Table] = {}
     for name, fields in facts.items():
         paths = {kind: folder / f"{name}.{kind}.npy" for kind in ARRAYS}

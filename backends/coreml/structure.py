@@ -1,4 +1,4 @@
-"""The rules that Core ML and the Neural Engine set, as far as a saved package can be checked without running it."""
+"""Check a saved package against the rules of Core ML and the Neural Engine, without running it."""
 
 from pathlib import Path
 
@@ -8,17 +8,17 @@ from backends.coreml.inputs import KINDS, Lowered, Package, stacked_shape
 from backends.coreml.tools import MIL_pb2, Model_pb2
 
 VERSION = 9
-"""The specification of iOS 18 and macOS 15, the first with states and several functions."""
+"""The specification version of iOS 18 and macOS 15, the first with states and several functions."""
 FLOAT16, INT32 = Model_pb2.ArrayFeatureType.FLOAT16, Model_pb2.ArrayFeatureType.INT32
 FLOWING = {MIL_pb2.FLOAT16, MIL_pb2.INT32, MIL_pb2.INT8, MIL_pb2.UINT8, MIL_pb2.BOOL}
-"""Types that may flow between operations; the Neural Engine knows no wider floats."""
+"""Types allowed between operations; the Neural Engine has no wider floats."""
 OPERATIONS = {
     "abs", "add", "cast", "clip", "concat", "constexpr_blockwise_shift_scale", "conv", "elu", "exp", "floor",
     "gather", "gather_along_axis", "gelu", "greater_equal", "identity", "layer_norm", "less_equal", "linear",
     "matmul", "maximum", "mul", "real_div", "reduce_min", "reduce_sum", "relu", "reshape", "select", "sigmoid",
     "silu", "slice_by_index", "slice_update", "softmax", "split", "stack", "sub", "tanh", "topk", "transpose",
 }  # fmt: skip
-"""The operations that are written, besides constants and states."""
+"""The operations that we write, besides constants and states."""
 
 
 def check(path: Path, lowered: Lowered, package: Package) -> None:
@@ -39,7 +39,7 @@ def check(path: Path, lowered: Lowered, package: Package) -> None:
 
 
 def shape_of(tensor: MIL_pb2.TensorType) -> tuple[int, ...]:
-    """A tensor's shape, all of whose sizes must be fixed."""
+    """A tensor's shape; all its sizes must be fixed."""
     sizes = sizes_of(tensor)
     if None in sizes:
         raise BackendError("the program has a value whose shape is not fixed")
@@ -53,14 +53,14 @@ def require(holds: bool, path: Path, complaint: str) -> None:
 
 
 def expected_states(lowered: Lowered, package: Package) -> set[str]:
-    """The names of the states that a package keeps."""
+    """The names of a package's states."""
     if package.policy == "io":
         return set()
     return {f"{kind}_{i}" for i in range(len(lowered.decoder.layers)) for kind in KINDS}
 
 
 def weights_of(function: MIL_pb2.Function) -> set[tuple[str, int]]:
-    """File and offset of every constant that is not in the program's text."""
+    """File and offset of every constant that is stored outside the program."""
     blobs = set()
     for operation in operations_of(function):
         for value in operation.attributes.values():
@@ -75,7 +75,7 @@ def operations_of(function: MIL_pb2.Function) -> list[MIL_pb2.Operation]:
 
 
 def check_description(path: Path, description: Model_pb2.FunctionDescription) -> None:
-    """Inputs, outputs and states have fixed shapes and types that every device has."""
+    """Check that inputs, outputs and states have fixed shapes, and types that every device has."""
     for feature in [*description.input, *description.output]:
         array = feature.type.multiArrayType
         require(array.WhichOneof("ShapeFlexibility") is None, path, f"has a flexible shape: {feature.name}")
@@ -88,7 +88,7 @@ def check_description(path: Path, description: Model_pb2.FunctionDescription) ->
 
 
 def check_function(path: Path, function: MIL_pb2.Function, lowered: Lowered, package: Package) -> None:
-    """Operations are known and stay within the layout; states are written once each, and no output is what one gets."""
+    """Check that operations are known and keep the layout, and that states are written once and not returned."""
     operations = operations_of(function)
     require(function.opset == "CoreML8", path, f"is written for {function.opset}")
     written = []

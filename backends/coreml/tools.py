@@ -1,4 +1,4 @@
-"""coremltools, imported without what it prints; the other modules take it from here."""
+"""Import coremltools without its output; the other modules import it from here."""
 
 import logging
 import warnings
@@ -7,7 +7,7 @@ from typing import Any
 
 from backends import BackendError
 
-logging.getLogger("coremltools").setLevel(logging.CRITICAL)  # what cannot be done is raised as well
+logging.getLogger("coremltools").setLevel(logging.CRITICAL)  # errors are raised as well
 try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -27,17 +27,17 @@ __all__ = [
 ]  # fmt: skip
 
 Var = Any
-"""A value of a graph under construction; coremltools has no types."""
+"""A value of a graph under construction; coremltools is untyped."""
 
 
 class Program(coremltools.converters.mil.mil.Program):  # type: ignore[misc]  # coremltools has no types
-    """One that coremltools neither validates after each pass nor writes into its log: half the time of a conversion."""
+    """A program that is neither validated after each pass nor logged: that halves a conversion's time."""
 
     def validate(self, check_essential_scope: bool = False) -> None:
-        """Nothing: `check` does it."""
+        """Do nothing; `check` validates."""
 
     def check(self) -> None:
-        """Raise for a program that is not well-formed."""
+        """Raise if the program is not well-formed."""
         super().validate(check_essential_scope=True)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Program(coremltools.converters.mil.mil.Program):  # type: ignore[misc]  # 
 
 
 def without_bar(passes: Iterable[str], **how: object) -> Iterable[str]:
-    """The passes, as they are, for what would draw a progress bar of them."""
+    """Replaces tqdm: the passes, without a progress bar."""
     return passes
 
 

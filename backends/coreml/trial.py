@@ -1,4 +1,4 @@
-"""Try a package on a device in a process of its own, which may crash or hang without harm.
+"""Try a package on a device in a child process, which may crash or hang without harm.
 
 python -m backends.coreml.trial FOLDER LAYOUT POLICY DEVICE RUNTIME prints what `Trial` says, as JSON.
 """
@@ -26,18 +26,18 @@ from backends.coreml.runtime import Runtime, runtime
 from backends.coreml.session import Session
 
 LIMIT = 600.0
-"""Seconds that a trial may take; preparing a large model for the Neural Engine takes minutes."""
+"""Time limit of a trial in seconds; preparing a large model for the Neural Engine takes minutes."""
 BEAT = 5.0
-"""Seconds between two signs of life."""
+"""Seconds between calls of `on_beat`."""
 MEAN, WORST = 0.05, 0.5
-"""How far logits may be from the reference's, on average and at most, in standard deviations of them."""
+"""The mean and largest error of logits that is accepted, in standard deviations of the reference's."""
 STEPS = 256
-"""Steps in a row: some systems crash after 100 to 200 (coremltools#2716)."""
+"""Decoding steps of a trial; some systems crash after 100 to 200 (coremltools#2716)."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of running a package on a device."""
+    """The result of running a package on a device."""
 
     layout: Layout
     policy: Policy
@@ -51,11 +51,11 @@ class Trial:
     prefill_seconds: float = 0.0
     """Seconds for a prompt of one chunk."""
     decode_seconds: float = 0.0
-    """The median of the steps of one token, in seconds."""
+    """The median time of a decoding step, in seconds."""
     error: float = 0.0
-    """The mean distance of the logits from the reference's, in standard deviations of them."""
+    """The mean error of the logits, in standard deviations of the reference's."""
     placement: dict[str, float] = field(default_factory=dict)
-    """Each device's share of the work, as the runtime plans it; empty where it does not tell."""
+    """Each device's share of the work, as the runtime plans it; empty if it does not tell."""
 
 
 # In the parent
@@ -70,7 +70,7 @@ def try_out(
     limit: float = LIMIT,
     on_beat: Callable[[], object] = lambda: None,
 ) -> Trial:
-    """Run a trial in a child process with the runtime of the given module, and say what came of it."""
+    """Run a trial in a child process, with the runtime of the given module."""
     arguments = [str(folder), package.layout, package.policy, device, module]
     here = str(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
@@ -97,7 +97,7 @@ def try_out(
 
 
 def ends_in_time(process: "subprocess.Popen[bytes]", limit: float, on_beat: Callable[[], object]) -> bool:
-    """Wait for a process to end, up to `limit` seconds."""
+    """Wait up to `limit` seconds for a process to end; returns whether it did."""
     end = time.monotonic() + limit
     while (left := end - time.monotonic()) > 0:
         try:
@@ -109,7 +109,7 @@ def ends_in_time(process: "subprocess.Popen[bytes]", limit: float, on_beat: Call
 
 
 def lines(output: bytes) -> Iterator[dict[str, Any]]:  # Any: parsed JSON
-    """The JSON objects among the lines that a child has printed."""
+    """The JSON objects among the lines that a child printed."""
     for line in output.splitlines():
         try:
             found = json.loads(line)
@@ -120,7 +120,7 @@ def lines(output: bytes) -> Iterator[dict[str, Any]]:  # Any: parsed JSON
 
 
 def cause(code: int, complaints: bytes) -> str:
-    """Why a child ended."""
+    """Why a child ended, for messages."""
     if code < 0:
         return signal.Signals(-code).name
     words = complaints.decode(errors="replace").strip().splitlines()
@@ -131,12 +131,12 @@ def cause(code: int, complaints: bytes) -> str:
 
 
 def tell(**what: object) -> None:
-    """Print a line for the parent, at once."""
+    """Print a line for the parent at once."""
     print(json.dumps(what), flush=True)
 
 
 def run(folder: Path, package: Package, device: str, used: Runtime) -> Trial:
-    """Load, compare logits, time, and go on for a while."""
+    """Load, compare logits, measure times, and run many steps."""
     tell(stage="compiling and loading")
     start = time.perf_counter()
     session = Session(folder, package, used.open_functions(folder, package, device), device=device)
@@ -160,7 +160,7 @@ def run(folder: Path, package: Package, device: str, used: Runtime) -> Trial:
 
 
 def compared(session: Session, folder: Path) -> tuple[str, float]:
-    """Why the logits cannot be trusted, "" where they can, and their mean distance from the reference's."""
+    """Compare logits: why they are wrong, "" if they are not, and their mean error."""
     tokens, logits = expected(folder)
     before = len(tokens) - len(logits) + 1
     found = [session.forward(tokens[None, :before])[0]]
@@ -175,7 +175,7 @@ def compared(session: Session, folder: Path) -> tuple[str, float]:
 
 
 def timed(session: Session) -> tuple[float, float]:
-    """Seconds for a prompt of one chunk, and the median of many steps."""
+    """The time for a prompt of one chunk, and the median time of many steps, in seconds."""
     chunk = min(session.lowered.chunk, session.context_length - 1)
     session.rewind(0)
     start = time.perf_counter()
@@ -193,7 +193,7 @@ def timed(session: Session) -> tuple[float, float]:
 
 
 def end_with_the_parent() -> None:
-    """Leave when nobody waits any more: standard input is closed then."""
+    """Exit when the parent has gone, which closes standard input."""
     os.read(0, 1)
     os._exit(1)
 

@@ -15,36 +15,36 @@ telemetry.silence()  # before any module of this package imports the runtime
 
 
 def devices() -> list[str]:
-    """The processor, where ONNX Runtime is installed."""
+    """["cpu"] where ONNX Runtime is installed."""
     return ["cpu"] if find_spec("onnxruntime") else []
 
 
 def missing() -> str:
-    """What keeps it from running."""
+    """Why it cannot run; "" if it can."""
     return "" if find_spec("onnxruntime") else "onnxruntime is not installed; run: pip install onnxruntime"
 
 
 GRAPH = 12
-"""Counts the changes of what `lower` writes."""
+"""Raised with every change of what `lower` writes."""
 
 
 def signature() -> str:
-    """The graph's version, the runtime's, and the processor, for which matrices are packed ahead."""
+    """The version of graph and runtime, and the processor, for which matrices are packed ahead of time."""
     from backends.processor import processor
 
     return f"graph {GRAPH}, onnxruntime {version('onnxruntime')}, {processor()}"
 
 
 def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: str) -> None:
-    """Write the graph of `decoder` to `folder`, reading one weight at a time, and pack it for this processor."""
-    from backends.onnx import lowering  # the onnx package, which running does not need
+    """Write the graph of `decoder` to `folder`, one weight in memory at a time, and pack it for this processor."""
+    from backends.onnx import lowering  # needs the onnx package, which running does not
     from backends.quantize import PRECISIONS, Rounded
 
     lowering.lower(decoder, Rounded(weights, PRECISIONS[precision]), folder, precision)
 
 
 def carrier(precision: str) -> str:
-    """In what ONNX Runtime holds f16 and microscaling formats, which its kernels do not know; "" for others."""
+    """The type that holds f16 and microscaling formats, for which ONNX Runtime has no kernels; "" for others."""
     from backends.quantize import PRECISIONS
 
     if precision == "f16":
@@ -54,7 +54,7 @@ def carrier(precision: str) -> str:
 
 
 def load(folder: Path, *, device: str = "cpu") -> Session:
-    """Open a lowered decoder, or one that others exported."""
+    """Open a lowered decoder, or one exported by other programs."""
     from backends.onnx.prebuilt import PrebuiltSession
     from backends.onnx.session import Session as OnnxSession
     from backends.recurrent import RecurrentSession

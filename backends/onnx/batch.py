@@ -1,4 +1,4 @@
-"""Rows of different lengths that grow together with ONNX Runtime, on the weights of a session."""
+"""Rows of different lengths that grow together in one call of ONNX Runtime."""
 
 import time
 from collections.abc import Sequence
@@ -13,21 +13,21 @@ from backends.sliding import export_begin, first_held, read_begin
 
 
 class RowsBatch:
-    """A batch whose rows lie in the first places of shared buffers, in an order of their own."""
+    """A batch whose n rows occupy the first n places of shared buffers, in any order."""
 
     def __init__(self, session: Loaded):
         self.session, self.windows = session, session.windows
         self.states: dict[str, np.ndarray] = {}
         self.lengths: list[int] = []
         self.places: list[int] = []
-        """Where each row lies; together the first places."""
+        """The place of each row in the buffers."""
         self.begins: list[int] = []
-        """Of each row the first token that layers with windows hold."""
+        """The first token of each row that windowed layers still hold."""
         self.top: Top | None = None
         self.buffers: dict[str, np.ndarray] = {}
         self.steps: dict[int, Step] = {}
         self.unseen = session.out_of_sight(0)
-        """By window: tokens at the beginning of each row's cache that the graph is not shown."""
+        """By window: how many of each row's first tokens are hidden from the graph."""
 
     def join(self, found: KeyValues, length: int) -> None:
         place = len(self.lengths)
@@ -38,11 +38,11 @@ class RowsBatch:
         self.fill(place, found)
 
     def part(self, row: int, name: str) -> slice:
-        """Which of a row's tokens a cache holds."""
+        """The tokens of a row that a cache holds."""
         return slice(self.begins[row] if self.windows[layer_of(name)] else 0, self.lengths[row])
 
     def fill(self, row: int, found: KeyValues) -> None:
-        """Copy what was exported to a row's place."""
+        """Copy an export to a row's place."""
         place = self.places[row]
         for name, values in self.buffers.items():
             part = self.part(row, name)
@@ -81,7 +81,7 @@ class RowsBatch:
         return step.logits[places]
 
     def let_go_of_unseen(self) -> None:
-        """Give back what layers with windows see no more of a row, nor of one that is a little shorter."""
+        """Give back the memory of tokens that are outside the windows of a row, even if it is rewound a little."""
         for row, (place, length) in enumerate(zip(self.places, self.lengths, strict=True)):
             begin = first_held(length, self.session.holds.window)
             if begin > self.begins[row]:
@@ -95,7 +95,7 @@ class RowsBatch:
             check_parents(parents, len(self.lengths))
         rows, lengths = len(parents), [self.lengths[parent] for parent in parents]
         self.reserve(rows, max(lengths, default=0))
-        kept: dict[int, int] = {}  # the first row that continues another stays where that was, if there is room
+        kept: dict[int, int] = {}  # the first row to continue a parent keeps its place, if there is room
         for row, parent in enumerate(parents):
             kept.setdefault(parent, row)
         stay = {row: self.places[parent] for parent, row in kept.items() if self.places[parent] < rows}
@@ -114,7 +114,7 @@ class RowsBatch:
         return found | exported(self.states, place, self.lengths[row]) | export_begin(self.begins[row])
 
     def reserve(self, rows: int, length: int) -> None:
-        """Make room for `length` tokens in so many rows: at least twice as much as before, where there is too little.
+        """Make room for `rows` rows of `length` tokens, at least doubling what is too small.
 
         The system gives memory only to what is written to.
         """

@@ -1,4 +1,4 @@
-"""Mixtures of experts with ONNX Runtime's own kernels, which read only the experts that some token chose."""
+"""Mixtures of experts, with kernels of ONNX Runtime that read only the experts that some token chose."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,18 +12,18 @@ from backends.quantize import dequantize
 
 Attributes = dict[str, Any]  # Any: numbers and names
 SWIGLU: Attributes = dict(activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.0, activation_beta=0.0)
-"""A gate, activated, times its neighbour."""
+"""An activated gate times its neighbour, whose rows alternate."""
 
 
 class Routing:
-    """Appends what says which experts each token chooses, and their shares."""
+    """Appends the router: which experts each token chooses, and their shares."""
 
     def __init__(self, graph: Graph, experts: Experts):
         self.graph, self.node, self.experts = graph, graph.node, experts
         self.numbers, self.scalar = graph.numbers, graph.scalar
 
     def shares(self, logits: str, bias: Weight | None) -> str:
-        """The share of every expert (N, count): 0 for those that were not chosen."""
+        """The share of every expert (N, count), 0 for those not chosen."""
         experts = self.experts
         if experts.scores == "sparsemixer":
             return self.spread(logits, *self.one_by_one(logits))
@@ -43,11 +43,11 @@ class Routing:
         return self.spread(scores, chosen, shares)
 
     def spread(self, like: str, chosen: str, shares: str) -> str:
-        """The shares (N, chosen) of the chosen experts among zeros, in the shape of `like` (N, count)."""
+        """Scatter the shares (N, chosen) of the chosen experts into zeros (N, count), shaped `like`."""
         return self.node("ScatterElements", self.node("Mul", like, self.scalar(0.0)), chosen, shares, axis=1)
 
     def one_by_one(self, logits: str) -> tuple[str, str]:
-        """The experts that are chosen with sparsemixer, and their shares: (N, chosen) each."""
+        """The experts chosen by sparsemixer, and their shares: (N, chosen) each."""
         node, found = self.node, self.largest(logits, self.experts.chosen)
         largest, others = node("Unsqueeze", found[0], self.numbers(2)), node("Unsqueeze", logits, self.numbers(1))
         limit = node("Mul", node("Max", node("Abs", others), largest), self.scalar(self.experts.nearness))
@@ -55,11 +55,11 @@ class Routing:
         powers = node("Exp", node("Neg", node("Relu", below)))
         powers = node("Where", node("LessOrEqual", below, limit), powers, self.scalar(0.0))
         before = self.graph.constant("chosen_before", np.arange(self.experts.chosen, dtype=np.float32))
-        total = node("Sub", node("ReduceSum", powers, self.numbers(2), keepdims=0), before)  # each of these is 1 of it
+        total = node("Sub", node("ReduceSum", powers, self.numbers(2), keepdims=0), before)  # less those chosen before
         return found[1], node("Reciprocal", total)
 
     def in_groups(self, choice: str) -> str:
-        """The same scores, and minus infinity in the groups that nobody may choose from."""
+        """The scores, with minus infinity in the groups that are not eligible."""
         count, groups = self.experts.count, self.experts.groups
         grouped = self.node("Reshape", choice, self.numbers(-1, groups, count // groups))
         sums = self.node("ReduceSum", self.largest(grouped, 2)[0], self.numbers(2), keepdims=0)  # (N, groups)
@@ -70,7 +70,7 @@ class Routing:
         return self.node("Reshape", kept, self.numbers(-1, count))
 
     def largest(self, values: str, count: int) -> list[str]:
-        """The largest values of the last axis, and where they are."""
+        """The largest `count` values of the last axis, and their indices."""
         outputs = [f"{kind}_{self.graph.made}" for kind in ("largest", "places")]
         return self.graph.node_with("TopK", [values, self.numbers(count)], outputs, axis=-1)
 
@@ -83,7 +83,7 @@ def mix(
     bias: Weight | None,
     parts: tuple[ExpertMatrices, ExpertMatrices],
 ) -> str:
-    """Append the sum of what the chosen experts, of gated matrices `parts`, make of x (B, T, H)."""
+    """Append the mixture of the chosen experts' outputs for x (B, T, H); `parts` are gate_up and down."""
     routing = Routing(graph, experts)
     logits = graph.node("Reshape", logits, graph.numbers(-1, experts.count))  # (N, count)
     plain = experts.plain and bias is None
@@ -108,7 +108,7 @@ def mix(
     mixed = graph.node_with("MoE", inputs, [f"mixed_{graph.made}"], FUSED, **how)[0]
     if plain:
         return mixed
-    # The kernel makes shares whose sum is 1 of logarithms.
+    # The kernel takes logarithms, and applies a softmax over the chosen ones.
     total = graph.node("ReduceSum", shares, graph.numbers(1), keepdims=0)
     shape = graph.node("Shape", x, end=2)
     total = graph.node("Unsqueeze", graph.node("Reshape", total, shape), graph.numbers(2))
@@ -116,18 +116,18 @@ def mix(
 
 
 def ordered(part: ExpertMatrices) -> Iterator[Weight]:
-    """Yield the matrices; the rows of a gate and of what it gates in turn, as the kernels take them."""
+    """Yield the matrices, the rows of gate and up alternating as the kernels take them."""
     for weight in part:
         yield weight.with_rows(alternated) if part.role == "gate_up_proj" else weight
 
 
 def alternated(rows: np.ndarray) -> np.ndarray:
-    """The rows of the first half and of the second in turn."""
+    """Alternate the rows of the first and of the second half."""
     return rows.reshape(2, -1, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
 
 
 def common_block(*parts: ExpertMatrices) -> tuple[int, int]:
-    """The bits of a value, and the neighbours that share a scale, in all matrices; 0 where they must be float32."""
+    """Bits and block size that all matrices share; 0 where they must be float32."""
     found = [part[0].values for part in parts]
     quantized = [values for values in found if isinstance(values, Quantized) and values.bits in (4, 8)]
     bits = {values.bits for values in quantized}
@@ -137,7 +137,7 @@ def common_block(*parts: ExpertMatrices) -> tuple[int, int]:
 
 
 def rounded_stack(graph: Graph, part: ExpertMatrices, block: int) -> list[str]:
-    """Matrices (count, out, bytes), their scales (count, out, blocks) and zero points, each in a constant."""
+    """Add matrices (count, out, bytes), scales (count, out, blocks) and zero points of all experts."""
     rest: list[tuple[np.ndarray, np.ndarray | None]] = []
 
     def numbers() -> Iterator[np.ndarray]:
@@ -154,7 +154,7 @@ def rounded_stack(graph: Graph, part: ExpertMatrices, block: int) -> list[str]:
 
 
 def biases(graph: Graph, part: ExpertMatrices) -> str:
-    """The biases (count, out), if there are any."""
+    """Add the biases (count, out); "" if there are none."""
     if part[0].bias is None:
         return ""
     found = [weight.bias for weight in ordered(part) if weight.bias is not None]

@@ -1,4 +1,4 @@
-"""Lower a decoder to the graph that onnxruntime-genai's model builder would export: its names, and masks as inputs."""
+"""Lower a decoder to a graph like that of onnxruntime-genai's model builder, with its names and masks."""
 
 import re
 from pathlib import Path
@@ -17,13 +17,13 @@ PUBLIC = {"past": "past_key_values", "present": "present"}
 
 
 class Ops(Attending[str], lowering.Ops):
-    """Operations on tokens whose places follow from a mask of all that is cached and of them."""
+    """Operations whose positions follow from an attention mask over cached and new tokens."""
 
     tokens, positions = "input_ids", "position_ids"
 
     def __init__(self, decoder: Decoder, graph: Graph):
         super().__init__(decoder, graph)
-        self.rows = None  # one way to attend, GroupQueryAttention, is known to runtimes of any age
+        self.rows = None  # runtimes of any age know GroupQueryAttention
         total = self.node("Shape", "attention_mask", start=1, end=2)
         graph.node_with("Cast", [total], ["total_length"], to=TensorProto.INT32)
         one = self.numbers(1)
@@ -31,22 +31,22 @@ class Ops(Attending[str], lowering.Ops):
         graph.node_with("Cast", [newest], ["last_position"], to=TensorProto.INT32)
 
     def last(self, x: str) -> str:
-        """All tokens: whoever runs the graph chooses."""
+        """All tokens; callers take the logits they want."""
         return x
 
 
 def public(name: str) -> str:
-    """What others call a cache of this name; other names stay."""
+    """The public name of a cache; other names stay."""
     found = CACHE.fullmatch(name)
     return f"{PUBLIC[found[1]]}.{found[3]}.{found[2]}" if found else name
 
 
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
-    """Write model.onnx and model.data to `folder`, reading one weight at a time.
+    """Write model.onnx and model.data to `folder`, one weight in memory at a time.
 
-    Inputs: `input_ids` (B, T), `attention_mask` (B, S + T), `position_ids` (B, T) where the model needs them, and
-    the caches `past_key_values.i.key` and `.value` (B, kv_heads, S, width), in buffers of their own or shared with
-    the outputs `present.i.key` and `.value`. `logits` (B, T, vocab) are those of every token.
+    Inputs: `input_ids` (B, T), `attention_mask` (B, S + T), `position_ids` (B, T) where the model needs them, and the
+    caches `past_key_values.i.key` and `.value` (B, kv_heads, S, width), which may share their buffers with the outputs
+    `present.i.key` and `.value`. `logits` (B, T, vocab) are those of every token.
     """
     with Graph(folder, opset=21) as graph:
         logits = forward(decoder, Rounded(weights, PRECISIONS[precision]), Ops(decoder, graph))

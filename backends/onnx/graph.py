@@ -1,4 +1,4 @@
-"""ONNX graphs as they grow: nodes, and constants written to the data file as they come."""
+"""Build ONNX graphs: nodes, and constants written to the data file as they come."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain
@@ -20,26 +20,26 @@ TYPES = {
     np.dtype(np.uint8): TensorProto.UINT8,
 }
 Attribute = Any
-"""Numbers, strings and lists of them; the types of `onnx` do not say which."""
+"""Numbers, strings or lists of them; the types of `onnx` are no narrower."""
 Built = TypeVar("Built")
 IR_VERSIONS = {17: 8, 21: 10, 24: 11}
-"""Of files, by the operations that they may have."""
+"""IR versions of files, by opset."""
 PAGE = 4096
 SMALL = 1024
-"""Bytes up to which a constant stays in the graph, where shape inference reads it."""
+"""Constants of up to this many bytes are stored in the graph, where shape inference can read them."""
 
 
 class Graph:
-    """Nodes and constants, each constant once; use as a context manager to close the data file.
+    """Nodes and constants, each constant once; a context manager that closes the data file.
 
-    Several graphs can be saved one after the other: they share the constants.
+    Several graphs can be saved one after the other; they share the constants.
     """
 
     def __init__(self, folder: Path, *, opset: int = 24, functions: Sequence[onnx.FunctionProto] = ()):
         self.folder, self.opset, self.functions = folder, opset, functions
         self.nodes: list[onnx.NodeProto] = []
         self.made = 0
-        """Nodes so far, in all graphs and branches: it makes names of their outputs."""
+        """Nodes made so far, in all graphs and branches; used to name their outputs."""
         self.constants: dict[str, onnx.TensorProto] = {}
         self.shared: dict[Hashable, Any] = {}
         self.data = (folder / "model.data").open("wb")
@@ -62,7 +62,7 @@ class Graph:
         domain: str = "",
         **attributes: Attribute,
     ) -> list[str]:
-        """Append a node with the given outputs; an empty name stands for an input or output that is left out."""
+        """Append a node with the given outputs; "" stands for an input or output that is left out."""
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
         self.nodes.append(helper.make_node(kind, inputs, outputs, None, None, domain, **attributes))
@@ -70,7 +70,7 @@ class Graph:
         return outputs
 
     def once(self, key: Hashable, build: Callable[[], Built]) -> Built:
-        """What several layers share is built by the first."""
+        """Build what several layers share once, and return it."""
         if key not in self.shared:
             self.shared[key] = build()
         found: Built = self.shared[key]
@@ -79,7 +79,7 @@ class Graph:
     def choose(
         self, condition: str, then: Callable[[], list[str]], otherwise: Callable[[], list[str]], outputs: list[str]
     ) -> list[str]:
-        """Append an If with the given outputs: each branch appends its nodes and returns as many names."""
+        """Append an If with the given outputs; each branch appends its nodes and returns as many names."""
         branches = {}
         for name, branch in ("then_branch", then), ("else_branch", otherwise):
             outer, self.nodes = self.nodes, []
@@ -89,9 +89,10 @@ class Graph:
         return self.node_with("If", [condition], outputs, **branches)
 
     def scan(self, state: str, parts: Sequence[str], step: Callable[..., tuple[str, str]], outputs: list[str]) -> None:
-        """Append a Scan over the tokens of `parts` (B, T, ...), with two outputs: the last state, and what was told.
+        """Append a Scan over the tokens of `parts` (B, T, ...).
 
-        `step` appends nodes that make of a state and a part of each the next state and what is told, and returns both.
+        `step` takes the state and one token of each part, appends nodes, and returns the next state and what it emits;
+        the two `outputs` are the last state, and what all steps emitted.
         """
         outer, self.nodes = self.nodes, []
         inputs = [f"{name}_{self.made}" for name in ("state", *parts)]
@@ -105,7 +106,7 @@ class Graph:
         self.node_with("Scan", [state, *parts], outputs, body=body, scan_output_axes=[1], **how)
 
     def constant(self, name: str, values: np.ndarray) -> str:
-        """Add a constant, unless its name is known; floating-point values become float32."""
+        """Add a constant once; floating-point values become float32."""
         if name in self.constants:
             return name
         values = np.asarray(values, values.dtype if values.dtype in TYPES else np.float32, order="C")
@@ -113,34 +114,34 @@ class Graph:
         if values.nbytes <= SMALL:
             tensor.raw_data = values.tobytes()
         else:
-            offset = self.data.seek(-(-self.data.tell() // PAGE) * PAGE)  # whole pages can be mapped
+            offset = self.data.seek(-(-self.data.tell() // PAGE) * PAGE)  # page-aligned, so that it can be mapped
             self.data.write(values.data)
             placed(tensor, offset, values.nbytes)
         self.constants[name] = tensor
         return name
 
     def numbers(self, *values: int) -> str:
-        """Add a constant of whole numbers."""
+        """Add a vector of whole numbers."""
         return self.constant("numbers_" + "_".join(map(str, values)), np.array(values, np.int64))
 
     def number(self, value: int) -> str:
-        """Add a whole number as a constant without axes."""
+        """Add a whole number as a scalar."""
         return self.constant(f"number_{value}", np.array(value, np.int64))
 
     def scalar(self, value: float) -> str:
-        """Add a number as a constant without axes."""
+        """Add a float as a scalar."""
         return self.constant(f"scalar_{value}", np.array(value, np.float32))
 
     def split_heads(self, x: str, size: int) -> str:
-        """Append (B, T, heads, size) of (B, T, heads size)."""
+        """Append a reshape from (B, T, heads size) to (B, T, heads, size)."""
         return self.node("Reshape", x, self.numbers(0, 0, -1, size))
 
     def join_heads(self, x: str) -> str:
-        """Append the opposite."""
+        """Append the reverse of `split_heads`."""
         return self.node("Reshape", x, self.numbers(0, 0, -1))
 
     def stack(self, name: str, parts: Iterable[np.ndarray], count: int) -> str:
-        """Add a constant of `count` parts of one shape, of which only one need be in memory."""
+        """Add a constant that stacks `count` parts of one shape, one of them in memory at a time."""
         each = (np.asarray(part, part.dtype if part.dtype in TYPES else np.float32, order="C") for part in parts)
         first = next(each)
         if first.nbytes * count <= SMALL:
@@ -154,7 +155,7 @@ class Graph:
         return name
 
     def view(self, name: str, alias: str, shape: tuple[int, ...]) -> str:
-        """The constant `name` under another name and shape: the same bytes of the file, which a Reshape would copy."""
+        """Add the constant `name` under another name and shape, sharing its bytes, which a Reshape would copy."""
         tensor = TensorProto()
         tensor.CopyFrom(self.constants[name])
         tensor.name, tensor.dims[:] = alias, shape
@@ -168,7 +169,7 @@ class Graph:
         outputs: list[onnx.ValueInfoProto],
         facts: dict[str, str] | None = None,
     ) -> None:
-        """Write the nodes to NAME.onnx, with `facts` for whoever loads it, and begin another graph."""
+        """Write the nodes to NAME.onnx, with `facts` as metadata, and begin another graph."""
         used = read_by(self.nodes)
         constants = [tensor for alias, tensor in self.constants.items() if alias in used]
         body = helper.make_graph(self.nodes, name, inputs, outputs, constants)
@@ -187,7 +188,7 @@ class Graph:
 
 
 def placed(tensor: onnx.TensorProto, offset: int, length: int) -> onnx.TensorProto:
-    """A constant whose numbers are in the data file."""
+    """Make a constant refer to its bytes in the data file."""
     tensor.data_location = TensorProto.EXTERNAL
     for key, value in ("location", "model.data"), ("offset", offset), ("length", length):
         tensor.external_data.add(key=key, value=str(value))
@@ -195,6 +196,6 @@ def placed(tensor: onnx.TensorProto, offset: int, length: int) -> onnx.TensorPro
 
 
 def read_by(nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    """The names that nodes read, and those in their branches."""
+    """The names that the nodes, and those in their branches, read."""
     inside = (read_by(attribute.g.node) for node in nodes for attribute in node.attribute if attribute.HasField("g"))
     return {name for node in nodes for name in node.input}.union(*inside)

@@ -1,4 +1,4 @@
-"""Lower a decoder to ONNX with ONNX Runtime's fused operations."""
+"""Lower a decoder to ONNX, with ONNX Runtime's fused operations."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -30,18 +30,18 @@ from backends.onnx.rows import Rows
 from backends.processor import dots_bytes
 
 TOP = 64
-"""How many of the largest logits the graph picks out: enough for the usual top_k, and free beside the step."""
+"""How many of the largest logits the graph returns: enough for the usual top_k, at no measurable cost."""
 
 NOTHING = -1e30
-"""The score of a sink that takes no part of a head's attention: with any sink ONNX Runtime 1.32 computes attention to
-bytes for all tokens at once, which takes a token of a long text 0.7 of the time."""
+"""The score of an attention sink without effect. With any sink, ONNX Runtime 1.32 computes int8 attention for all
+tokens at once, which makes a step of a long text take 0.7 of the time."""
 
 ROWS = 1 << 14
 """Positions whose angles are computed at once."""
 
 
 class Ops:
-    """Operations append nodes and return names of values."""
+    """Operations append nodes, and return the names of their outputs."""
 
     tokens, positions, rope_positions = "tokens", "positions", "rope_positions"
 
@@ -54,13 +54,13 @@ class Ops:
         in_bytes: bool = False,
         windows: Sequence[int] = (),
     ):
-        """`blocks` tells that bytes are multiplied block by block, `in_bytes` that caches may be bytes.
+        """`blocks`: int8 matrices are multiplied block by block; `in_bytes`: caches may be int8.
 
-        Caches of layers with `windows` may begin with a later token than the first: tokens turn by `rope_positions`.
+        Caches of layers with `windows` may begin after the first token, so rotary positions have an input of their own.
         """
         self.decoder, self.graph = decoder, graph
         self.rows: Rows | None = Rows(graph)
-        """What attends in another way for a single token; None where there is to be one way only."""
+        """The faster attention for a single token; None: there is only one way to attend."""
         self.node, self.constant, self.numbers = graph.node, graph.constant, graph.numbers
         self.blocks, self.in_bytes, self.windows = blocks, in_bytes, windows or [0] * len(decoder.layers)
 
@@ -119,7 +119,7 @@ class Ops:
         q, k, v, *_ = [*(self.widened(x, layer) for x in parts), "", ""]
         past = [f"past_key_{i}", f"past_value_{i}"] if layer.causal else ["", ""]
         if layer.kv_layer is not None:
-            # Of as many rows as there are of queries, the keys of no tokens: all that it sees is in the cache.
+            # A cache of another layer is read: no new keys, in as many rows as there are queries.
             none = self.numbers(0, 0), self.numbers(0, layer.kv_heads * width(layer)), self.numbers(1, 2)
             k = v = self.node("Slice", q, *none)
             past = [f"present_key_{layer.kv_layer}", f"present_value_{layer.kv_layer}"]
@@ -153,13 +153,16 @@ class Ops:
         return self.narrowed(outputs[0], layer)
 
     def added_to_scores(self, layer: Layer, bias: Weight | None) -> str:
-        """The name of the bias of the scores, (1, heads, T, S); "" where there is none."""
+        """The name of the scores' bias, (1, heads, T, S); "" if there is none."""
         if bias:
             return self.graph.once(bias.name, lambda: self.by_bucket(layer, bias))
         return self.graph.once(layer.alibi, lambda: self.alibi(layer.alibi)) if layer.alibi else ""
 
     def split_heads(self, qkv: str, i: int, norms: Norms) -> tuple[Layer, list[str]]:
-        """Queries, keys and values apart where something is done to them first, and what is left to be done."""
+        """Split, normalise and rotate heads where that must happen before the fused attention.
+
+        Returns what is left for it to do, as a layer, and its inputs.
+        """
         layer = self.decoder.layers[i]
         parts = [qkv]
         if norms and layer.kv_layer is None:
@@ -183,7 +186,7 @@ class Ops:
         together: Callable[[list[str]], list[str]],
         how: dict[str, Attribute],
     ) -> None:
-        """Append what `together` writes, and the same with caches of bytes; only the ones or the others are used."""
+        """Append attention twice, with float and with int8 caches; the input `in_bytes` chooses one."""
         floats = [f"past_key_{i}", f"past_value_{i}"]
         whole = [f"bytes_key_{i}", f"bytes_value_{i}"]
         scales = [f"scale_key_{i}", f"scale_value_{i}"]
@@ -194,7 +197,7 @@ class Ops:
 
         def with_bytes() -> list[str]:
             known = inputs | dict(zip(("past_key", "past_value"), whole, strict=True))
-            if not known["head_sink"]:  # in the sum of a softmax nothing; without one the bytes are read in tiles
+            if not known["head_sink"]:  # adds nothing to the softmax; without a sink the bytes are read in tiles
                 heads = int(how["num_heads"])
                 known["head_sink"] = self.constant(f"no_sink_{heads}", np.full(heads, NOTHING, np.float32))
             made = [f"{name}_in_bytes" for name in (outputs[0], *both[3:])]
@@ -228,7 +231,7 @@ class Ops:
         return states.mamba(self.graph, x, steps, i, how, weights)
 
     def widened(self, heads: str, layer: Layer) -> str:
-        """Heads, each with zeros after it, or after both of its halves where these turn, as wide as `width` says."""
+        """Pad heads with zeros to `width`; halves that rotate are padded one by one."""
         if width(layer) == layer.head_dim:
             return heads
         pieces = 2 if layer.rope else 1
@@ -237,7 +240,7 @@ class Ops:
         return self.graph.join_heads(self.node("Pad", parts, zeros))
 
     def narrowed(self, heads: str, layer: Layer) -> str:
-        """Heads without the zeros of `widened`."""
+        """Remove the padding of `widened`."""
         if width(layer) == layer.head_dim:
             return heads
         pieces = 2 if layer.rope else 1
@@ -250,26 +253,27 @@ class Ops:
         return self.node("MultiHeadAttention", q, *memory, domain=FUSED, num_heads=layer.heads, scale=layer.scale)
 
     def turn(self, x: str, layer: Layer, heads: int) -> str:
-        """Heads turned by their position, which GroupQueryAttention else does."""
+        """Rotate heads apart, where GroupQueryAttention cannot do it."""
         tables = self.rotation("cos", np.cos, layer), self.rotation("sin", np.sin, layer)
         positions = "rope_positions" if layer.rope and layer.rope.border else self.positions
         return self.node("RotaryEmbedding", x, positions, *tables, domain=FUSED, num_heads=heads)
 
     def norm_heads(self, x: str, weight: Weight, head_dim: int) -> str:
-        """Each head on its own, or all as one where they have no size; GroupQueryAttention does it elsewhere only."""
+        """Normalise each head, or all heads together if `head_dim` is 0."""
         if not head_dim:
             return self.norm(x, weight)
         return self.graph.join_heads(self.norm(self.graph.split_heads(x, head_dim), weight))
 
     def rotation(self, name: str, function: Callable[[np.ndarray], np.ndarray], layer: Layer) -> str:
-        """A table (context_length, width / 2), with the rows of short texts before it where those differ."""
+        """A table of cosines or sines, (context_length, width / 2), for LongRoPE preceded by the rows for short texts.
+        """
         rope, half = layer.rope, layer.head_dim // 2
         if rope is None:
             return ""
         columns = half if turns_first(layer) else width(layer) // 2
         table = np.full((rope.border + self.decoder.context_length, columns), function(np.zeros(1)), np.float32)
         for kind, first, end in (rope, 0, rope.border), (rope.stretched, rope.border, len(table)):
-            for start in range(first, end, ROWS):  # the angles have twice the bits
+            for start in range(first, end, ROWS):  # the angles are float64
                 part = table[start : min(start + ROWS, end), :half]
                 angles = np.outer(np.arange(start - first, start - first + len(part)), kind.inverse_frequencies)
                 part[:] = function(angles) * rope.amplitudes
@@ -282,7 +286,7 @@ class Ops:
         return self.node("Mul", slope, distance)
 
     def by_bucket(self, layer: Layer, bias: Weight) -> str:
-        """What the table has for each distance, (1, heads, T, S)."""
+        """The relative bias of each distance, (1, heads, T, S)."""
         assert isinstance(bias.values, np.ndarray)  # never rounded
         last = len(layer.buckets) - 1
         table = self.constant(bias.name, bias.values[list(layer.buckets[::-1])].T[None])  # (1, heads, distances)
@@ -321,7 +325,7 @@ class Ops:
         return self.node("Mul", self.activate(gate, kind), up)
 
     def halves(self, x: str) -> list[str]:
-        """The first half of the elements, and the second."""
+        """Split the elements into two halves."""
         outputs = [f"{half}_{self.graph.made}" for half in ("first", "second")]
         return self.graph.node_with("Split", [x], outputs, axis=-1, num_outputs=2)
 
@@ -345,7 +349,7 @@ class Ops:
         return self.ending(x, "last")
 
     def ending(self, x: str, count: str) -> str:
-        """So many of the last tokens."""
+        """The last `count` tokens."""
         return self.node("Slice", x, self.node("Neg", count), self.numbers(2**62), self.numbers(1))
 
     def softcap(self, x: str, cap: float) -> str:
@@ -353,9 +357,9 @@ class Ops:
 
 
 class NarrowingOps(Ops):
-    """The same, where layers that only read the caches of others are computed for the wanted tokens alone.
+    """Operations that compute layers which only read others' caches for the wanted tokens alone.
 
-    GroupQueryAttention takes fewer queries than there are keys in a single row, and only one in each of several.
+    GroupQueryAttention takes fewer queries than keys in a single row, and only one query in each of several.
     """
 
     kept = ""
@@ -371,41 +375,43 @@ class NarrowingOps(Ops):
 
 
 def width(layer: Layer) -> int:
-    """The size of a head that GroupQueryAttention takes: a multiple of 8, or of 16 where it turns positions."""
+    """The head size that GroupQueryAttention needs: a multiple of 8, or of 16 where it rotates."""
     step = 16 if layer.rope and not turns_first(layer) else 8
     return -(-layer.head_dim // step) * step
 
 
 def find_windows(decoder: Decoder) -> list[int]:
-    """Of each layer the tokens that it sees; 0 where it sees all, or counts them from the first one."""
+    """Each layer's window; 0 where it sees all tokens, or counts distances from the first one."""
     counted = [not layer.causal or bool(layer.alibi or layer.buckets) for layer in decoder.layers]
     return [0 if no or decoder.encoder else layer.window for no, layer in zip(counted, decoder.layers, strict=True)]
 
 
 def turns_first(layer: Layer) -> bool:
-    """Whether something is done to heads between their turning and attention."""
+    """Whether heads are normalised between their rotation and attention."""
     return layer.rope is not None and layer.qk_norm == "turned"
 
 
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
-    """Write model.onnx and model.data to `folder`, and encoder.onnx where there is one, reading one weight at a time.
+    """Write model.onnx, model.data and, for an encoder, encoder.onnx to `folder`, one weight in memory at a time.
 
-    Inputs: `tokens` (B, T), `positions` (B, T) where the model needs them, `rope_positions` (B, T) where long texts
-    turn otherwise, which count from the border on, `last_position` (B,), the position of the newest token,
-    `total_length` (1,), both of them once more for every window, as `last_position_w` and `total_length_w`, for caches
-    that begin with a later token, `last` (1,), and, of layers that have their own, the caches `past_key_i`,
-    `past_value_i` (B, kv_heads, capacity, width); where no heads share keys also `in_bytes` (1,), whether the caches
-    are `bytes_key_i`, `bytes_value_i` instead, whose channels have the scales `scale_key_i`, `scale_value_i`
-    (1, kv_heads, 1, width); layers that do not attend have `state_...` instead, and give back `new_state_...`.
-    Outputs: `logits` (B, last, vocab), the largest of them as `top_logits`
-    and `top_tokens` (B, last, TOP), and the caches as `present_...`.
-    The encoder gives `memory_key_i` and `memory_value_i`, (B, heads, T, head_dim), and the decoder takes them.
+    Inputs: `tokens` (B, T); `positions` (B, T) where the model needs them; `rope_positions` (B, T) for LongRoPE, offset
+    by the border in long texts, and for windows; `last_position` (B,), the position of the newest token, and
+    `total_length` (1,), and both again for every window as `last_position_w` and `total_length_w`, since its caches may
+    begin with a later token; `last` (1,); the caches `past_key_i` and `past_value_i` (B, kv_heads, capacity, width) of
+    layers that have their own. Where no heads share keys also `in_bytes` (1,), which chooses the int8 caches
+    `bytes_key_i` and `bytes_value_i` and their channels' scales `scale_key_i` and `scale_value_i` (1, kv_heads, 1,
+    width). Recurrent layers have `state_...`, and return `new_state_...`.
+
+    Outputs: `logits` (B, last, vocab); the largest of them, `top_logits` and `top_tokens` (B, last, TOP); the caches as
+    `present_...`.
+
+    The encoder's outputs `memory_key_i` and `memory_value_i` (B, heads, T, head_dim) are inputs of the decoder.
     """
     facts = {"context_length": str(decoder.context_length), "precision": precision, "border": str(decoder.border)}
     in_bytes, windows = gains_by_bytes(decoder, precision), find_windows(decoder)
     facts["windows"] = " ".join(map(str, windows))
     with Graph(folder) as graph:
-        blocks = dots_bytes()  # half as fast again for a token, three quarters as fast for a prompt
+        blocks = dots_bytes()  # 1.5 times as fast for a token, 0.75 times for a prompt
         memory = lower_encoder(decoder, weights, graph, blocks) if decoder.encoder else []
         ops = NarrowingOps(decoder, graph, blocks=blocks, in_bytes=in_bytes, windows=windows)
         logits = forward(decoder, weights, ops)
@@ -427,7 +433,7 @@ Values = list[onnx.ValueInfoProto]
 
 
 def remembered(decoder: Decoder, in_bytes: bool) -> Iterator[tuple[Values, Values]]:
-    """Yield the inputs and the outputs by which a graph goes on: states, and each layer's caches."""
+    """Yield the inputs and outputs of each state and of each layer's cache."""
     for name, sizes in states.state_shapes(decoder).items():
         yield [value(name, TensorProto.FLOAT, "B", *sizes)], [value("new_" + name, TensorProto.FLOAT, "B", *sizes)]
     for i, layer in decoder.caches:
@@ -444,7 +450,8 @@ def remembered(decoder: Decoder, in_bytes: bool) -> Iterator[tuple[Values, Value
 
 
 def gains_by_bytes(decoder: Decoder, precision: str) -> bool:
-    """Whether caches may be bytes: where heads share keys these are read less often; f32 and f16 are exact."""
+    """Whether int8 caches can pay off: where heads share keys they are read less often anyway; f32 and f16 stay exact.
+    """
     alone = all(layer.causal and layer.heads == layer.kv_heads and layer.kv_layer is None for layer in decoder.layers)
     changing = decoder.recurrent or decoder.encoder or decoder.border
     return alone and not changing and precision not in ("f32", "f16")
@@ -466,7 +473,7 @@ def lower_encoder(decoder: Decoder, weights: Weights, graph: Graph, blocks: bool
 
 
 def basic_inputs(graph: Graph, windows: Iterable[int] = ()) -> list[onnx.ValueInfoProto]:
-    """What tells a graph its tokens and their places."""
+    """The inputs that tell a graph its tokens and their positions."""
     inputs = [value("tokens", TensorProto.INT64, "B", "T")]
     for newest, length in map(ends_of, sorted({0, *windows})):
         inputs += [value(newest, TensorProto.INT32, "B"), value(length, TensorProto.INT32, 1)]

@@ -1,4 +1,4 @@
-"""Matrices as ONNX Runtime multiplies by them and looks rows up in them, whatever their precision."""
+"""Multiply by matrices, and look up their rows, with ONNX Runtime's operations for each precision."""
 
 from dataclasses import replace
 
@@ -10,13 +10,13 @@ from backends.onnx.graph import FUSED, Graph
 from backends.quantize import block_for, nibbles
 
 BLOCK = 128
-"""Neighbours for which a scale is repeated, where a whole row shares it; the kernels take 16 to 256."""
+"""The block that a scale for the whole row is repeated for; the kernels take 16 to 256."""
 WIDEST = 256
-"""The same for bytes: of the blocks that the kernels take the quickest."""
+"""The same for int8: the fastest of the blocks that the kernels take."""
 
 
 def linear(graph: Graph, x: str, weight: Weight, *, blocks: bool = False) -> str:
-    """Append `x` times the transposed matrix, plus its bias; with `blocks` bytes are multiplied block by block."""
+    """Append `x @ matrix.T + bias`; with `blocks`, int8 is multiplied block by block."""
     name, values = weight.name, weight.values
     bias = "" if weight.bias is None else graph.constant(name + ".bias", weight.bias)
     if not isinstance(values, Quantized):
@@ -25,7 +25,7 @@ def linear(graph: Graph, x: str, weight: Weight, *, blocks: bool = False) -> str
     if values.bits == 16:
         high, low = halves(name, values)
         return graph.node("Add", linear(graph, x, replace(high, bias=weight.bias)), linear(graph, x, low))
-    if is_whole(values) and not (blocks and block_of(values)):
+    if has_row_scales(values) and not (blocks and block_of(values)):
         product = product_by_token(graph, x, name, values)
         return graph.node("Add", product, bias) if bias else product
     matrix, *rest = packed(graph, name, values)
@@ -35,14 +35,14 @@ def linear(graph: Graph, x: str, weight: Weight, *, blocks: bool = False) -> str
 
 
 def embed(graph: Graph, table: Weight, index: str, *, blocks: bool = False) -> str:
-    """Append the rows of the table that `index` chooses; what `linear` multiplies by is stored once for both."""
+    """Append a lookup of the rows `index`, sharing the stored matrix with `linear`."""
     name, values = table.name, table.values
     if not isinstance(values, Quantized):
         return graph.node("Gather", graph.constant(name, np.asarray(values, np.float32)), index)
     if values.bits == 16:
         high, low = halves(name, values)
         return graph.node("Add", embed(graph, high, index), embed(graph, low, index))
-    if is_whole(values) and not (blocks and block_of(values)):
+    if has_row_scales(values) and not (blocks and block_of(values)):
         return embed_columns(graph, name, values, index)
     matrix, *rest = packed(graph, name, values)
     rows = graph.view(matrix, name + ".rows", values.values.shape)
@@ -51,7 +51,7 @@ def embed(graph: Graph, table: Weight, index: str, *, blocks: bool = False) -> s
 
 
 def embed_columns(graph: Graph, name: str, values: Quantized, index: str) -> str:
-    """Append columns of the transposed table, turned back into rows."""
+    """Append a lookup of columns of the transposed table, turned back into rows."""
     scales, zeros = per_row(graph, name, values)
 
     def chosen(constant: str) -> str:
@@ -64,16 +64,16 @@ def embed_columns(graph: Graph, name: str, values: Quantized, index: str) -> str
     return graph.node("Mul", rows, chosen(scales))
 
 
-def is_whole(values: Quantized) -> bool:
-    """Whether the kernel can multiply that knows no blocks."""
+def has_row_scales(values: Quantized) -> bool:
+    """Whether values are int8 with one scale per row, so that a kernel without blocks can multiply them."""
     return values.bits == 8 and values.block == values.values.shape[1]
 
 
 def product_by_token(graph: Graph, x: str, name: str, values: Quantized) -> str:
-    """Append a product whose activations are rounded to eight bits, from a token's extreme to what is opposite.
+    """Append a product whose activations are rounded to int8, symmetrically, with a scale for each token.
 
-    Between the extremes of all tokens of a call a token would be rounded otherwise beside others than alone, and one
-    of outliers would leave the others few bits.
+    With a range for all tokens of a call, a token's result would depend on its neighbours, and outliers in one token
+    would leave the others few bits.
     """
     largest = graph.node("ReduceMax", graph.node("Abs", x), graph.numbers(-1), keepdims=1)
     extreme = graph.node("Max", largest, graph.scalar(1e-20))  # (B, T, 1)
@@ -85,19 +85,19 @@ def product_by_token(graph: Graph, x: str, name: str, values: Quantized) -> str:
 
 
 def transposed(graph: Graph, name: str, values: Quantized) -> str:
-    """The matrix (in, out)."""
+    """Add the matrix (in, out)."""
     return graph.constant(name + ".transposed", values.values.T)
 
 
 def per_row(graph: Graph, name: str, values: Quantized) -> tuple[str, str]:
-    """Scales and zero points (out,)."""
+    """Add scales and zero points (out,)."""
     zeros = values.zero_points
     scales = graph.constant(name + ".scales", values.scales[:, 0])
     return scales, "" if zeros is None else graph.constant(name + ".zeros", zeros[:, 0])
 
 
 def packed(graph: Graph, name: str, values: Quantized) -> tuple[str, str, str]:
-    """The matrix (out, blocks, bytes), scales and zero points (out, blocks), as unsigned integers."""
+    """Add the matrix (out, blocks, bytes), scales and zero points (out, blocks), as unsigned integers."""
     rows, blocks, block = in_blocks(values)
     matrix, scales, zeros = unsigned_parts(values, block)
     matrix_name = graph.constant(name, matrix.reshape(rows, blocks, -1))
@@ -106,7 +106,7 @@ def packed(graph: Graph, name: str, values: Quantized) -> tuple[str, str, str]:
 
 
 def unsigned_parts(values: Quantized, block: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """A matrix (out, bytes), scales and zero points for each `block` as unsigned integers; no zeros are 8 or 128."""
+    """A matrix (out, bytes), scales and zero points per `block`, unsigned; without zero points zero is 8 or 128."""
     repeats = values.block // block
     scales, zeros = values.scales.repeat(repeats, axis=1), values.zero_points
     if zeros is not None:
@@ -118,25 +118,25 @@ def unsigned_parts(values: Quantized, block: int) -> tuple[np.ndarray, np.ndarra
 
 
 def block_of(values: Quantized) -> int:
-    """Neighbours that share a scale, as many as the kernels take; 0 where these are none."""
+    """The block size to store: as the kernels take it; 0 if none fits."""
     widest = WIDEST if values.bits == 8 else BLOCK
     return values.block if values.scales.shape[1] > 1 else block_for(values.block, widest)
 
 
 def in_blocks(values: Quantized) -> tuple[int, int, int]:
-    """Rows, blocks in a row, and values in a block that the kernels take."""
+    """Rows, blocks per row, and block size, as stored."""
     rows, blocks = values.scales.shape
     block = block_of(values)
     return rows, blocks * values.block // block, block
 
 
 def unsigned(values: np.ndarray, bits: int) -> np.ndarray:
-    """Whole numbers as the kernels take them: int8 moved up by 128, nibbles as they are."""
+    """Integers as the kernels take them: int8 shifted by 128, nibbles as they are."""
     return values if bits == 4 else values.view(np.uint8) ^ np.uint8(128)
 
 
 def halves(name: str, values: Quantized) -> tuple[Weight, Weight]:
-    """Two matrices whose sum is exactly `values`, up to 2039 units: sixteens in int8, and the rest in nibbles."""
+    """Split int16 values of up to 2039 units exactly into an int8 matrix of sixteens plus a matrix of nibbles."""
     high = values.values + np.int16(8) >> 4
     low = nibbles(values.values - (high << 4))
     return (

@@ -1,4 +1,4 @@
-"""Run a decoder that optimum or transformers.js exported: its caches go in as inputs and come out as outputs."""
+"""Run a decoder exported by optimum or transformers.js: caches are inputs and outputs of each call."""
 
 import re
 from math import prod
@@ -76,13 +76,13 @@ class PrebuiltSession(CachedSession):
         self.change(np.s_[parents])
 
     def change(self, part: object) -> None:
-        """Keep a part of every cache."""
+        """Index every cache with `part`."""
         wrap = onnxruntime.OrtValue.ortvalue_from_numpy
         self.cache = [wrap(np.ascontiguousarray(value.numpy()[part])) for value in self.cache]
 
 
 def inspect(export: Prebuilt) -> Facts:
-    """The facts of an export; raises BackendError where it cannot be run."""
+    """Read an export's facts; raises BackendError if it cannot be run."""
     import onnx
 
     session = PrebuiltSession(export)

@@ -1,8 +1,8 @@
-"""Lower a decoder to ONNX as efficient-transformers' exports are, which the compiler for Cloud AI 100 takes.
+"""Lower a decoder to ONNX in the form that efficient-transformers exports for the compiler for Cloud AI 100.
 
-Prompt and context have fixed lengths there, and the caches stay on the device: what each layer keeps is scattered
-into its rows, at the places that `position_ids` names, and comes out as the next call's input. Their conventions are
-those of QEfficient/customop and QEfficient/transformers in https://github.com/quic/efficient-transformers.
+Prompt and context have fixed lengths there, and caches stay on the device: new keys and values are scattered to the
+places that `position_ids` names, and the whole cache is the next call's input. The conventions are those of
+QEfficient/customop and QEfficient/transformers in https://github.com/quic/efficient-transformers.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from backends.onnx.graph import Graph
 from backends.onnx.lowering import value
 
 LARGEST = 65504.0
-"""The largest number of float16, in which the device computes."""
+"""The largest float16; the device computes in float16."""
 INVALID = 2**31 - 1
-"""The index of rows that the device need not read."""
+"""The index that marks rows which the device need not read."""
 CLOUD, NORMS = "com.qualcomm.cloud", "com.qti.aisw.onnx"
-"""The domains of their functions."""
+"""The domains of the compiler's functions."""
 SCATTER = """
 <domain: "com.qualcomm.cloud", opset_import: ["" : 17]>
 CtxScatter (data, position_ids, updates) => (out) {
@@ -127,13 +127,13 @@ FUNCTIONS = {
     "CtxGather3D": GATHER_3D,
     "CustomRMSNorm": RMS_NORM,
 }
-"""Their functions, as what ONNX has: who does not know them can compute them."""
+"""The compiler's functions written in ONNX, so that other runtimes can compute them."""
 
 
 class Ops(stock.Ops):
-    """Operations as that compiler knows them: of ONNX's own, which `stock` uses too, the old ones.
+    """Operations as the compiler knows them: ONNX's own, in their old versions.
 
-    With `flat` caches the one key-value head has no axis of its own, (B, S, head_dim).
+    With `flat` caches the only key-value head has no axis of its own, (B, S, head_dim).
     """
 
     tokens = "input_ids"
@@ -144,11 +144,11 @@ class Ops(stock.Ops):
         self.prepare()
 
     def prepare(self) -> None:
-        """Append what all layers share: places of tokens, which of them each sees, and what is not written yet."""
+        """Append what all layers share: positions, masks, and which keys are not written yet."""
         zero, one, heads = self.graph.number(0), self.graph.number(1), self.numbers(1)
         axis = self.graph.number(1 if self.flat else 2)
         self.length = self.node("Gather", self.node("Shape", "past_key.0"), axis)
-        padding = self.node("Less", "position_ids", zero)  # -1 stands for no token
+        padding = self.node("Less", "position_ids", zero)  # position -1 is padding
         self.positions = self.node("Where", padding, zero, "position_ids")
         keys = self.node("Range", zero, self.length, one)
         keys = self.node("Unsqueeze", keys, self.numbers(0, 1))  # (1, 1, S)
@@ -172,7 +172,7 @@ class Ops(stock.Ops):
         return self.node("CustomRMSNorm", x, *self.norm_inputs(weight), domain=NORMS, epsilon=self.decoder.epsilon)
 
     def attention(self, qkv: str, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
-        assert sinks is None  # whoever has them has experts, which are refused
+        assert sinks is None  # models with sinks have experts, which are refused
         layer = self.decoder.layers[i]
         q, k, v = self.make_heads(qkv, i, norms)
         heads = self.numbers(1)
@@ -211,21 +211,21 @@ class Ops(stock.Ops):
         return self.node("CtxGather" + dimensions, state, self.places, *length, domain=CLOUD)
 
     def repeated(self, x: str, layer: Layer) -> str:
-        return x if layer.kv_heads == 1 else super().repeated(x, layer)  # one head is broadcast
+        return x if layer.kv_heads == 1 else super().repeated(x, layer)  # a single head is broadcast
 
     def activate(self, x: str, kind: Activation) -> str:
         if kind not in ("gelu", "gelu_tanh"):
             return super().activate(x, kind)
         if kind == "gelu":
             bent = self.node("Erf", self.scale(x, 0.5**0.5))
-        else:  # so that no cube leaves the range of float16
+        else:  # so that x**3 stays in the range of float16
             root = (2 / np.pi) ** 0.5
             slope = self.node("Add", self.scale(self.node("Mul", x, x), 0.044715 * root), self.graph.scalar(root))
             bent = self.node("Tanh", self.node("Mul", x, slope))
         return self.node("Mul", self.scale(x, 0.5), self.node("Add", bent, self.graph.scalar(1.0)))
 
     def last(self, x: str) -> str:
-        """The newest token of each row, the one with the largest position."""
+        """The newest token of each row: that with the largest position."""
         if not hasattr(self, "newest"):
             least = self.node("Cast", "position_ids", to=TensorProto.INT32)
             index = self.node("ArgMax", least, axis=1, keepdims=1)
@@ -234,7 +234,7 @@ class Ops(stock.Ops):
 
 
 class InRange(Lazy):
-    """The same weights, none of them beyond the range of float16."""
+    """Weights clamped to the range of float16."""
 
     def __init__(self, weights: Weights):
         self.table = self.weights = weights
@@ -250,8 +250,8 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, *, flat: bool) -> No
     """Write model.onnx and model.data to `folder`, for a context of `decoder.context_length`.
 
     Inputs: `input_ids` and `position_ids` (batch_size, seq_len), and the caches `past_key.i` and `past_value.i`
-    (batch_size, kv_heads, ctx_len, head_dim), without the second axis where they are `flat`. Outputs: `logits`
-    (batch_size, 1, vocab) of the newest token, and the caches as `..._RetainedState`.
+    (batch_size, kv_heads, ctx_len, head_dim), without the second axis if `flat`. Outputs: `logits` (batch_size, 1,
+    vocab) of the newest token, and the caches as `..._RetainedState`.
     """
     functions = [parser.parse_function(text) for text in FUNCTIONS.values()]
     with Graph(folder, opset=17, functions=functions) as graph:

@@ -1,4 +1,4 @@
-"""Run an export for Cloud AI 100 as the device would, with ONNX Runtime: its shapes, its chunks, its rounding."""
+"""Simulate an export for Cloud AI 100 with ONNX Runtime: its shapes, its chunks, its rounding."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ Rounding = Callable[[np.ndarray], np.ndarray]
 
 
 def verify(graph: Path, specializations: Sequence[Mapping[str, int]]) -> None:
-    """Check a graph as ONNX's own checker does, and its shapes with each of the sizes that it is compiled for."""
+    """Check a graph with ONNX's own checker, and its shapes for each size that it is compiled for."""
     try:
         onnx.checker.check_model(graph, full_check=True)
         for sizes in specializations:
@@ -36,28 +36,28 @@ def verify(graph: Path, specializations: Sequence[Mapping[str, int]]) -> None:
 
 
 def half(values: np.ndarray) -> np.ndarray:
-    """Numbers as float16 has them."""
+    """Round to float16."""
     with np.errstate(over="ignore"):
         return values.astype(np.float16).astype(np.float32)
 
 
 def mxfp6(matrix: np.ndarray) -> np.ndarray:
-    """A matrix (in, out) at MXFP6, each column in blocks of 32, then in float16."""
+    """Round a matrix (in, out) to MXFP6, each column in blocks of 32, then to float16."""
     return half(dequantize(rounded(np.ascontiguousarray(matrix.T), PRECISIONS["mxfp6-e2m3"])).T)
 
 
 def mxint8(cache: np.ndarray) -> np.ndarray:
-    """A cache at MXINT8, each head in blocks of at most 32."""
+    """Round a cache to MXINT8, each head in blocks of at most 32."""
     block = next(size for size in (32, 16, 8, 4, 2, 1) if not cache.shape[-1] % size)
     blocks, units = one_level(cache.reshape(*cache.shape[:-1], -1, block), top=127, mantissa=6)
     return np.asarray((blocks * units[..., None]).reshape(cache.shape), np.float32)
 
 
 def simulate(folder: Path, target: Path, *, halves: bool, matrices: Rounding = half) -> None:
-    """Write to `target` the export in `folder` as ONNX Runtime can run it.
+    """Write the export in `folder` to `target`, changed so that ONNX Runtime can run it.
 
-    Where all is in `halves`, what each operation gives is rounded to float16, and what is multiplied by as `matrices`
-    says. The index of rows that the device does not read becomes that of one that is there.
+    With `halves`, every operation's result is rounded to float16, and matrices as `matrices` says. The index of rows
+    that the device does not read becomes a valid one.
     """
     model = onnx.load(folder / "model.onnx", load_external_data=False)
     multiplied = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"}
@@ -83,17 +83,17 @@ def simulate(folder: Path, target: Path, *, halves: bool, matrices: Rounding = h
 
 
 class Device:
-    """A host's side of the device: it reads a prompt in chunks, keeps the caches, and appends token after token."""
+    """The host's side of the device: reads a prompt in chunks, keeps the caches, and appends tokens."""
 
     def __init__(self, folder: Path, prompt_length: int, context_length: int, state: Rounding | None = None):
-        """With the rounding of caches between two calls, where they have one."""
+        """`state` rounds the caches between two calls."""
         self.runtime = open_runtime(folder / "model.onnx", {}, optimised=False)
         self.prompt_length, self.context_length, self.state = prompt_length, context_length, state
         self.cache: dict[str, np.ndarray] = {}
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was read."""
+        """Empty the caches."""
         self.length = 0
         for one in self.runtime.get_inputs():
             if one.name.startswith("past_"):
@@ -101,7 +101,7 @@ class Device:
                 self.cache[one.name] = np.zeros([sizes.get(size, size) for size in one.shape], np.float32)
 
     def read(self, tokens: np.ndarray) -> np.ndarray:
-        """Read a prompt (count,) in chunks, the last filled up, and return the logits (vocab,) of what follows it."""
+        """Read a prompt (count,) in chunks, the last one padded, and return the next token's logits (vocab,)."""
         self.clear()
         logits = np.zeros(0)
         for start in range(0, len(tokens), self.prompt_length):
@@ -109,11 +109,11 @@ class Device:
         return logits
 
     def append(self, token: int) -> np.ndarray:
-        """Read one more token and return the logits (vocab,) of what follows it."""
+        """Read one more token and return the next one's logits (vocab,)."""
         return self.call(np.array([token]), 1)
 
     def call(self, tokens: np.ndarray, shape: int) -> np.ndarray:
-        """Run the program of one shape on `tokens`, filled up with what stands for none."""
+        """Run the program for `shape` tokens on `tokens`, padded."""
         ids, places = np.zeros((1, shape), np.int64), np.full((1, shape), -1)
         ids[0, : len(tokens)] = tokens
         places[0, : len(tokens)] = np.arange(self.length, self.length + len(tokens))

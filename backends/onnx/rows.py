@@ -1,4 +1,4 @@
-"""Attention of a single token to a long text: the heads that share keys are the rows of one product."""
+"""Attention of a single token to a long text: query heads that share keys become the rows of one product."""
 
 import os
 from collections.abc import Callable
@@ -11,20 +11,20 @@ from backends.onnx.graph import FUSED, Graph
 from backends.processor import cores
 
 LONG = 512
-"""Tokens of a text from which this is the quicker way."""
+"""Length of a text from which this is faster."""
 
 
 def parts(layer: Layer) -> int:
-    """Into how many parts the heads of a group are cut, so that each core has one; every part reads the keys."""
+    """How many parts the heads of a group are cut into so that each core has one; every part reads the keys."""
     group, wanted = layer.heads // layer.kv_heads, cores() or os.cpu_count() or 1
     return next((n for n in range(1, group) if group % n == 0 and n * layer.kv_heads >= wanted), group)
 
 
 class Rows:
-    """Writes a layer's attention in two ways, for a token and for more of them; what layers share is written once.
+    """Writes a layer's attention in two ways, for one token and for several; what layers share is written once.
 
-    GroupQueryAttention computes each head by itself, and reads its keys again. Told that the heads of a group are
-    tokens of a text without an order, whose keys are all in the cache, it computes them in one product.
+    GroupQueryAttention computes head by head, and reads the keys for each. If it is told that the heads of a group are
+    tokens without an order, whose keys are all cached, it computes them in one product.
     """
 
     def __init__(self, graph: Graph):
@@ -38,12 +38,12 @@ class Rows:
         outputs: list[str],
         together: Callable[[list[str]], list[str]],
     ) -> None:
-        """Append what `together` writes, which has these inputs and outputs, and for a token the quicker way."""
+        """Append the attention that `together` writes, and a branch for a single token where that is faster."""
         special = layer.window or layer.softcap or layer.alibi or layer.buckets or inputs["head_sink"]
         if special or not layer.causal or parts(layer) == layer.heads // layer.kv_heads:
             together(outputs)
             return
-        long = max(LONG, layer.heads // layer.kv_heads)  # fewer keys than rows are refused
+        long = max(LONG, layer.heads // layer.kv_heads)  # the operation refuses fewer keys than rows
         condition = self.once(f"step_after_{long}", lambda: self.condition(long))
         here = self.once("here", lambda: self.node("Cast", "last_position", to=TensorProto.INT64))
         position = inputs["position_ids"] or self.once(
@@ -58,14 +58,14 @@ class Rows:
         )
 
     def condition(self, long: int) -> str:
-        """Whether there is a single token, in a single row, of a text that is `long`."""
+        """Whether the call has one token, in one row, of a text of at least `long` tokens."""
         alone = self.node("Equal", self.node("Size", "tokens"), self.graph.number(1))
         length = self.node("Squeeze", "total_length")
         enough = self.node("GreaterOrEqual", length, self.graph.constant(f"long_{long}", np.array(long, np.int32)))
         return self.node("And", alone, enough)
 
     def of_a_token(self, layer: Layer, width: int, inputs: dict[str, str], outputs: list[str]) -> list[str]:
-        """Turn and cut the heads, write key and value into the caches, and attend: outputs as GroupQueryAttention."""
+        """Attend one token: rotate and regroup heads, write the caches; outputs as GroupQueryAttention has them."""
         attended, *presents = outputs
         caches = [inputs["past_key"], inputs["past_value"]]
         if presents:
@@ -89,13 +89,13 @@ class Rows:
         return outputs
 
     def swapped(self, q: str, heads: int, group: int, width: int) -> str:
-        """From queries (1, 1, heads group width) to (1, group, heads width)."""
+        """Reorder queries from (1, 1, heads group width) to (1, group, heads width)."""
         by_head = self.node("Reshape", q, self.numbers(0, heads, group, width))
         turned = self.node("Transpose", by_head, perm=[0, 2, 1, 3])
         return self.node("Reshape", turned, self.numbers(0, group, heads * width))
 
     def turned(self, layer: Layer, width: int, inputs: dict[str, str]) -> list[str]:
-        """Queries, keys and values apart, the former two turned by their position."""
+        """Split queries, keys and values, and rotate queries and keys."""
         q, k, v = inputs["query"], inputs["key"], inputs["value"]
         if layer.rope and k:
             return [self.rotate(q, layer.heads, inputs), self.rotate(k, layer.kv_heads, inputs), v]

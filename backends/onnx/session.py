@@ -24,28 +24,28 @@ from backends.recurrent import States
 from backends.sliding import Held, export_begin, read_begin
 
 ALONE = {"session.intra_op.spin_duration_us": "200"}
-"""Threads wait for each other awake, and from one token to the next, but not for what takes longer: a third faster,
-while each has a core to itself."""
+"""For threads with a core each: they spin while waiting for each other and for the next token, but not longer, which is
+a third faster."""
 CROWDED = {"session.intra_op.allow_spinning": "0", "session.dynamic_block_base": "4"}
-"""Threads sleep while they wait and share work in small parts: twice as fast, when others want the cores."""
+"""For when others want the cores: threads sleep while waiting and share work in small parts, which is twice as fast."""
 SLOWER = {"session.x64quantprecision": "1"}
-"""For processors whose products of bytes overflow. It turns matrices around at load: half a second for gpt2, and its
-size once more in memory."""
+"""For processors whose int8 products overflow. It transposes matrices at load: half a second for gpt2, and a copy of
+them in memory."""
 UNPACKED = {"session.disable_prepacking": "1"}
-"""For weights that are larger than the memory: pages of their file, which the system reads and drops as it must."""
+"""For weights larger than the memory: they stay pages of the mapped file."""
 SPARE = 64 << 20
-"""Bytes of buffers that keep rows for when they are used again: new memory costs more than the copy into it."""
+"""Rows are kept for reuse in buffers of up to this many bytes: new memory costs more than the copy into it."""
 FEW = 16
-"""Tokens of a call whose arrays are kept for the next one of the same shape; longer ones are parts of prompts."""
+"""Calls of up to this many tokens keep their arrays for the next one of the same shape."""
 LOOK = 0.5
-"""Seconds between two looks at what others do with the cores."""
+"""Seconds between two measurements of what others do with the cores."""
 
 
 def open_runtime(graph: Path, config: Mapping[str, str], *, optimised: bool = True) -> onnxruntime.InferenceSession:
-    """Load a graph into ONNX Runtime, with entries for its session configuration, as it is unless `optimised`."""
-    onnxruntime.disable_telemetry_events()  # those of Windows, which asks no variable
+    """Load a graph into ONNX Runtime with entries for its session configuration; as it is unless `optimised`."""
+    onnxruntime.disable_telemetry_events()  # on Windows, which ignores the variable
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # errors are raised, and told once
+    options.log_severity_level = 4  # errors are raised, not logged as well
     options.intra_op_num_threads = cores()
     options.inter_op_num_threads = 1
     if not optimised:
@@ -57,20 +57,20 @@ def open_runtime(graph: Path, config: Mapping[str, str], *, optimised: bool = Tr
 
 
 class Session(CachedSession):
-    """A loaded decoder; keys and values stay in buffers shared by past and present.
+    """A loaded decoder; past and present keys and values share buffers.
 
-    Where there is an encoder, it reads each prompt once, and the keys and values it gives stay until the next.
+    An encoder reads each prompt once; the keys and values that it returns are kept until the next prompt.
     """
 
     rows_apart = True
     windows: Sequence[int]
-    """Of each layer the tokens that it sees; 0 where it sees all."""
+    """Each layer's window; 0 where it sees all tokens."""
     unseen: dict[int, int]
-    """By window: tokens at the beginning of a cache that the graph is not shown."""
+    """By window: how many first tokens of a cache are hidden from the graph."""
     cache: dict[str, np.ndarray]
-    """The caches, floats called `past_...` or bytes called `bytes_...`."""
+    """The caches in use, float32 `past_...` or int8 `bytes_...`."""
     own_states: dict[str, np.ndarray]
-    """What layers have that do not attend, `state_...`, (rows, ...)."""
+    """The recurrent states, `state_...`, (rows, ...)."""
 
     def __init__(self, folder: Path, *, unpacked: bool | None = None):
         self.folder, self.crowded = folder, False
@@ -83,7 +83,7 @@ class Session(CachedSession):
         self.patience = max(LOOK, 5 * (time.monotonic() - start))
         self.neighbours = Neighbours()
         self.computing = 0.0
-        """Seconds spent in the runtime since the last look at the neighbours."""
+        """Seconds spent in the runtime since the last measurement."""
         self.inputs: dict[str, Sequence[int]] = {i.name: i.shape for i in runtime.get_inputs()}
         self.token_bytes = sum(4 * shape[1] * shape[3] for shape in self.shapes("past_").values())
         facts = runtime.get_modelmeta().custom_metadata_map
@@ -97,34 +97,34 @@ class Session(CachedSession):
         self.rows = self.capacity = 0
         self.cache, self.own_states = {}, {}
         self.held = "past_"
-        """How their names begin."""
+        """The prefix of the names in `cache`."""
         self.scales = whole.Scales({name: (shape[1], shape[3]) for name, shape in self.shapes("bytes_").items()})
         self.long_from = whole.LONG if (folder / whole.ALLOWED).exists() else whole.NEVER
         self.after, self.gain = whole.AFTER, whole.Gain()
         self.single = 0
-        """Tokens decoded one after the other."""
+        """Tokens decoded one by one, in a row."""
         self.buffers: dict[str, np.ndarray] = {}
-        """The caches and, behind their rows, some that are not used now."""
+        """The memory of the caches, which may have more rows than are in use."""
         self.holds = Held(max(self.windows))
         self.alike = self.alike_unused = 0
-        """Cached tokens that all rows share, and how many of these the rows that are not used have, too."""
+        """How many first tokens are the same in all rows, and in the unused rows of the buffers as well."""
         self.memory: dict[str, np.ndarray] = {}
-        """Keys and values of the prompt that the encoder has read."""
+        """The encoder's keys and values of the prompt."""
         self.steps: dict[tuple[int, int], Step] = {}
         self.batches: WeakSet[RowsBatch] = WeakSet()
 
     def shapes(self, kind: str) -> dict[str, Sequence[int]]:
-        """The shapes of the inputs whose names begin so."""
+        """The shapes of the inputs whose names begin with `kind`."""
         return {name: shape for name, shape in self.inputs.items() if name.startswith(kind)}
 
     @cached_property
     def sliding(self) -> bool:
-        """Whether layers with windows let go of tokens."""
+        """Whether windowed layers drop tokens that they no longer see."""
         changing = self.border or self.whole_prompts or self.scales.values or self.shapes("state_")
         return bool(any(self.windows) and not changing and UNUSED is not None)
 
     def unused(self, *, in_bytes: bool) -> dict[str, np.ndarray]:
-        """The scales, whether caches are `in_bytes`, and caches of no use in the place of the others."""
+        """The inputs that choose between the kinds of caches: the flag, the scales, and dummies for the unused kind."""
         if not self.scales.values:
             return {}
         scales = {name.replace("bytes_", "scale_"): values for name, values in self.scales.values.items()}
@@ -133,14 +133,14 @@ class Session(CachedSession):
         return {"in_bytes": np.array([in_bytes]), **scales, **others}
 
     def load(self, config: Mapping[str, str]) -> None:
-        """Open the graphs; packed weights would be copies, which what is larger than the memory must not have."""
+        """Open the graphs; weights larger than the memory are not packed, which would copy them."""
         config = {**config, **(UNPACKED if self.unpacked else {})}
         self.opened = self.written()
         self.runtime = open_runtime(self.folder / "model.onnx", config)
         self.encoder = open_runtime(self.folder / "encoder.onnx", config) if self.whole_prompts else None
 
     def written(self) -> tuple[int, int] | None:
-        """Which file the graph is, and when it was written; None where it is gone."""
+        """The graph's inode and time of modification; None if it is gone."""
         with suppress(OSError):
             facts = (self.folder / "model.onnx").stat()
             return facts.st_ino, facts.st_mtime_ns
@@ -148,7 +148,7 @@ class Session(CachedSession):
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
-        if batch > 1 and count > 1 and self.length:  # GroupQueryAttention refuses
+        if batch > 1 and count > 1 and self.length:  # GroupQueryAttention cannot
             check_call(self, batch, count, last)
             steps = [self.forward(column).copy() for column in np.split(tokens, count, axis=1)]
             self.top = None  # of the last token only
@@ -190,7 +190,7 @@ class Session(CachedSession):
         return step.logits
 
     def parts(self, name: str) -> list[slice]:
-        """Which of the cached tokens a cache holds."""
+        """The parts of the cached tokens that a cache holds."""
         return self.holds.parts(self.cached) if self.windows[layer_of(name)] else [slice(0, self.cached)]
 
     def read(self, prompt: np.ndarray) -> None:
@@ -221,7 +221,7 @@ class Session(CachedSession):
             mark.touch() if allowed else mark.unlink(missing_ok=True)
 
     def hold(self, count: int) -> None:
-        """Turn the caches into bytes where many single tokens follow a long text, and back for a part of a prompt."""
+        """Convert the caches to int8 when many single tokens follow a long text, and back for a part of a prompt."""
         if self.held == "bytes_" and self.after and self.gain.missed:
             self.long_from = whole.NEVER
         if self.held == "bytes_" and (count > FEW or self.long_from == whole.NEVER):
@@ -232,9 +232,9 @@ class Session(CachedSession):
             self.gain.turned(time.monotonic() - begun)
 
     def turn(self, before: str, after: str) -> None:
-        """Make caches of bytes of those of floats, or the other way; each is left as soon as the other is there."""
+        """Convert the caches from prefix `before` to prefix `after`, one by one, to save memory."""
         caches, rows, capacity, length = self.cache, self.rows, self.capacity, self.cached
-        self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
+        self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # in case memory runs out
         self.steps, self.buffers, made = {}, {}, {}
         for name in list(caches):
             values, to = caches.pop(name), name.replace(before, after)
@@ -265,16 +265,16 @@ class Session(CachedSession):
         self.alike = self.cached if len(set(parents)) == 1 else self.alike
 
     def has_room(self, rows: int) -> bool:
-        """Whether the buffers have as many rows, and not so many more that they should be left."""
+        """Whether the buffers have `rows` rows, and not so many more that they are a waste."""
         there = next((len(values) for values in self.buffers.values()), self.rows)
         return rows == there or (rows < there and sum(values.nbytes for values in self.buffers.values()) <= SPARE)
 
     def move(self, parents: Sequence[int]) -> None:
-        """Let rows go on from others within the buffers: what they have in common is there already."""
+        """Copy rows within the buffers, leaving out the tokens that they have in common."""
         alike = self.cached if self.rows == 1 else self.alike
         unused = list(range(self.rows, len(parents)))
         moved = [row for row, parent in enumerate(parents[: self.rows]) if row != parent]
-        for rows, shared in (unused, min(self.alike_unused, alike)), (moved, alike):  # others are read before they move
+        for rows, shared in (unused, min(self.alike_unused, alike)), (moved, alike):  # sources are read first
             sources = [parents[row] for row in rows]
             for name, values in self.buffers.items() if rows else ():
                 for part in self.parts(name):
@@ -289,8 +289,8 @@ class Session(CachedSession):
         self.use(len(parents))
 
     def use(self, rows: int) -> None:
-        """Use so many rows of the buffers."""
-        self.rows, self.steps = rows, {}  # they hold the caches
+        """Use the first `rows` rows of the buffers."""
+        self.rows, self.steps = rows, {}  # they hold references to the caches
         self.cache = {name: values[:rows] for name, values in self.buffers.items()}
 
     def states(self) -> States:
@@ -331,23 +331,23 @@ class Session(CachedSession):
         return batch
 
     def adapt(self) -> None:
-        """Load the graph anew, with threads that wait in the other way, when others came or left.
+        """Reload the graph with other thread settings when other processes begin or stop using the cores.
 
-        ONNX Runtime fixes this when it loads; five times as long passes between two changes as a load takes.
-        A graph that was deleted or replaced since stays open as it is.
+        ONNX Runtime fixes these at load; changes are at least five load times apart. A graph that was deleted or
+        replaced on disk stays open as it is.
         """
         passed = time.monotonic() - self.neighbours.start
         if passed < self.patience:
             return
         others, computing, self.computing = self.neighbours.cores(), self.computing, 0.0
-        if computing < passed / 2:  # what others do while we are idle takes nothing from us
+        if computing < passed / 2:  # while we are idle, others take nothing from us
             return
         crowded = others > (0.2 if self.crowded else 0.5)
         if crowded != self.crowded and self.written() == self.opened:
             self.crowded, self.steps = crowded, {}
             for batch in self.batches:
                 batch.steps = {}
-            del self.runtime, self.encoder  # never two copies of the weights
+            del self.runtime, self.encoder  # before loading, to have one copy of the weights
             self.load(CROWDED if crowded else ALONE)
 
     def reserve(self, batch: int, length: int) -> None:
@@ -361,7 +361,7 @@ class Session(CachedSession):
             self.resize(range(batch), min(self.context_length, room))
 
     def out_of_sight(self, length: int) -> dict[int, int]:
-        """By window: how many of so many tokens the graph need not be shown."""
+        """By window: how many of the first of `length` tokens can be hidden from the graph."""
         return out_of_sight(length, self.unseen)
 
     def make_room(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -370,18 +370,15 @@ class Session(CachedSession):
         return make_room(shape, kind, self.windows[layer_of(name)])
 
     def resize(self, parents: Sequence[int], capacity: int) -> None:
-        """Give every buffer new rows and room for `capacity` tokens.
-
-        They are left one by one, so that at most one of them is there twice.
-        """
+        """Reallocate every buffer for rows `parents` and `capacity` tokens, one by one, to save memory."""
         before, length = self.cache if self.cached else {}, self.cached
-        self.steps, self.buffers, fresh = {}, {}, {}  # they hold the caches
+        self.steps, self.buffers, fresh = {}, {}, {}  # they hold references to the caches
         parts = {name: self.parts(name) for name in before}
         states = self.new_states(len(parents))
         for name, values in self.own_states.items() if length else ():
             states[name][:] = values[list(parents)]
         self.own_states = states
-        self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # should memory be short
+        self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # in case memory runs out
         for name, shape in self.shapes(self.held).items():
             fresh[name] = self.make_room(name, (len(parents), shape[1], capacity, shape[3]))
             for part in parts.get(name, ()):
@@ -391,5 +388,5 @@ class Session(CachedSession):
         self.buffers, self.alike_unused = dict(fresh), length
 
     def new_states(self, rows: int) -> dict[str, np.ndarray]:
-        """States of so many rows that have read nothing."""
+        """States of `rows` rows that have read nothing."""
         return {name: np.zeros((rows, *shape[1:]), np.float32) for name, shape in self.shapes("state_").items()}

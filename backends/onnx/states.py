@@ -1,4 +1,4 @@
-"""Layers that keep states, in the operations that ONNX Runtime has for them."""
+"""Recurrent layers, with the operations that ONNX Runtime has for them."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from backends.onnx.graph import FUSED, Graph
 
 
 def state_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
-    """What the graph reads as `state_...` and gives back as `new_state_...`, by name: shapes without the rows."""
+    """The shapes, without rows, of the inputs `state_...`, which come back as `new_state_...`."""
     found: dict[str, tuple[int, ...]] = {}
     for i, layer in enumerate(decoder.layers):
         if isinstance(how := layer.recurrence, ShortConvolution):
@@ -34,14 +34,14 @@ def state_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
 
 
 def short_convolution(graph: Graph, x: str, i: int, kernel: Weight) -> str:
-    """Append the gates and the convolution between them: (B, T, 3 H) -> (B, T, H)."""
+    """Append a gated short convolution: (B, T, 3 H) -> (B, T, H)."""
     names = [f"{part}_{i}" for part in ("gate_before", "gate_after", "opened")]
     before, after, opened = graph.node_with("Split", [x], names, axis=-1, num_outputs=3)
     return graph.node("Mul", after, convolve(graph, graph.node("Mul", before, opened), i, kernel, "none"))
 
 
 def convolve(graph: Graph, x: str, i: int, kernel: Weight, activation: str) -> str:
-    """Append the convolution of each channel of (B, T, channels) with the newest tokens."""
+    """Append the causal convolution of each channel of (B, T, channels)."""
     values = np.asarray(kernel.values, np.float32)[:, None]  # (channels, 1, width)
     bias = "" if kernel.bias is None else graph.constant(kernel.name + ".bias", kernel.bias)
     inputs = [x, graph.constant(kernel.name, values), bias, f"state_tokens_{i}"]
@@ -51,7 +51,7 @@ def convolve(graph: Graph, x: str, i: int, kernel: Weight, activation: str) -> s
 
 
 def selective_state(graph: Graph, parts: Sequence[str], i: int, decay: Weight, skip: Weight) -> str:
-    """Append the state of each channel, token by token: of channels, steps, keys and queries.
+    """Append the selective state space as a Scan; `parts` are channels, steps, keys and queries.
 
     LinearAttention, with a head for each channel, takes five times as long (ONNX Runtime 1.32).
     """
@@ -73,9 +73,9 @@ def selective_state(graph: Graph, parts: Sequence[str], i: int, decay: Weight, s
 
 
 def delta_net(graph: Graph, x: str, rates: str, i: int, how: DeltaNet, weights: StateWeights, epsilon: float) -> str:
-    """Append the gated delta rule, normalised and opened: (B, T, channels + V) and (B, T, 2 heads) -> (B, T, V).
+    """Append the gated delta rule, normalised and gated: (B, T, channels + V) and (B, T, 2 heads) -> (B, T, V).
 
-    GatedDeltaNet and GatedRMSNorm would take it as it is, and 5 to 15 times as long (ONNX Runtime 1.32).
+    ONNX Runtime's GatedDeltaNet and GatedRMSNorm would do, but take 5 to 15 times as long (1.32).
     """
     keys, heads = how.key_heads * how.key_size, how.value_heads
     qkv, gates = split(graph, x, how.channels, how.value_elements)
@@ -93,7 +93,7 @@ def delta_net(graph: Graph, x: str, rates: str, i: int, how: DeltaNet, weights: 
 
 
 def mamba(graph: Graph, x: str, steps: str, i: int, how: Mamba, weights: StateWeights) -> str:
-    """Append the state that fades, opened and normalised: (B, T, channels + V) and (B, T, heads) -> (B, T, V)."""
+    """Append Mamba-2, gated and normalised: (B, T, channels + V) and (B, T, heads) -> (B, T, V)."""
     assert weights.skip
     keys, size = how.key_heads * how.key_size, how.value_elements
     qkv, gates = split(graph, x, how.channels, size)
@@ -112,24 +112,24 @@ def mamba(graph: Graph, x: str, steps: str, i: int, how: Mamba, weights: StateWe
 
 
 def split(graph: Graph, x: str, *sizes: int) -> list[str]:
-    """Append the parts of so many elements each."""
+    """Append a split of the elements into parts of these sizes."""
     names = [f"{x}_{part}" for part in range(len(sizes))]
     return graph.node_with("Split", [x, graph.numbers(*sizes)], names, axis=-1)
 
 
 def soft_steps(graph: Graph, x: str, bias: Weight) -> str:
-    """Append what is above 0 of numbers of each head and its bias, and a little where that is below."""
+    """Append softplus(x + bias)."""
     return graph.node("Softplus", graph.node("Add", x, graph.constant(bias.name, np.asarray(bias.values))))
 
 
 def fade(graph: Graph, steps: str, decay: Weight) -> str:
-    """Append the logarithms of what is kept of each head's state."""
+    """Append the logarithm of each head's decay."""
     rates = -np.exp(np.asarray(decay.values, np.float32))
     return graph.node("Mul", steps, graph.constant(decay.name, rates))
 
 
 def ask(graph: Graph, qkv: list[str], i: int, how: MatrixState, fading: str, share: str = "") -> str:
-    """Append what a layer's state answers to queries, and keep what keys and values make of it."""
+    """Append linear attention: read the state with the queries, and update it with keys and values."""
     state, rule = f"state_matrices_{i}", "gated_delta" if share else "gated"
     named = dict(update_rule=rule, q_num_heads=how.key_heads, kv_num_heads=how.value_heads)
     named |= {} if share else {"scale": 1.0}
@@ -138,17 +138,17 @@ def ask(graph: Graph, qkv: list[str], i: int, how: MatrixState, fading: str, sha
 
 
 def by_head(graph: Graph, x: str, how: MatrixState, factor: str) -> str:
-    """Append the elements of each head times its factor, (..., heads, 1)."""
+    """Append the product of each head's elements with its factor, (..., heads, 1)."""
     return graph.join_heads(graph.node("Mul", graph.split_heads(x, how.value_size), factor))
 
 
 def silu(graph: Graph, x: str) -> str:
-    """Append the product of a number with its sigmoid."""
+    """Append x * sigmoid(x)."""
     return graph.node("QuickGelu", x, domain=FUSED, alpha=1.0)
 
 
 def unit_heads(graph: Graph, x: str, size: int) -> str:
-    """Append the division of each head by its length: a root mean square norm, but for a factor."""
+    """Append heads of length one: a root mean square norm, up to a factor."""
     share = graph.constant(f"share_of_{size}", np.full(size, size**-0.5, np.float32))
     return norm_heads(graph, x, share, size, NEAR_ZERO / size)
 
@@ -160,7 +160,7 @@ def norm_heads(graph: Graph, x: str, scale: str, size: int, epsilon: float) -> s
 
 
 def repeated(graph: Graph, k: str, how: MatrixState) -> str:
-    """Append the copies of keys for the heads of values that share them."""
+    """Append copies of the keys for the value heads that share them."""
     if how.key_heads == how.value_heads:
         return k
     chosen = graph.numbers(*np.arange(how.key_heads).repeat(how.value_heads // how.key_heads).tolist())

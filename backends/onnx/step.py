@@ -1,4 +1,4 @@
-"""Calls of ONNX Runtime, bound once to the arrays that they read and write."""
+"""Calls of ONNX Runtime, with inputs and outputs bound once to arrays."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -12,7 +12,7 @@ from backends.sliding import Held
 
 
 class Loaded(Protocol):
-    """The session whose graph and weights steps use, its own and those of the batches beside it."""
+    """What a step needs of its session."""
 
     context_length: int
     vocab_size: int
@@ -34,7 +34,7 @@ class Loaded(Protocol):
 
 
 class Step:
-    """One shape of call, bound once to its arrays."""
+    """A call of one shape, (rows, count), bound once to its arrays."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Step:
         count: int = 1,
         last: int = 1,
     ):
-        """With the caches and the states of some rows; `unseen` tokens of a cache are left out, by its window."""
+        """Bind the caches and states of some rows; `unseen` has how many first tokens each window hides."""
         batch = len(next(iter(cache.values())))
         self.runtime, self.binding = session.runtime, session.runtime.io_binding()
         self.logits: np.ndarray = np.empty((batch, last, session.vocab_size), np.float32)
@@ -60,7 +60,7 @@ class Step:
         )
         self.unseen = unseen
         self.ends = {window: (np.empty(batch, np.int32), np.empty(1, np.int32)) for window in self.unseen}
-        """By window: where the newest token of each row lies in a cache, and up to where there are any."""
+        """By window: the newest token's place in each row's cache, and the longest row's length."""
         for window, ends in self.ends.items():
             self.feeds |= zip(ends_of(window), ends, strict=True)
         wrap = onnxruntime.OrtValue.ortvalue_from_numpy
@@ -79,13 +79,13 @@ class Step:
             if name in cache:
                 present = name.replace("past_", "present_").replace("bytes_", "present_bytes_")
                 self.binding.bind_ortvalue_output(present, value)
-            if name in states:  # each operation reads the old one before it writes
+            if name in states:  # in place: each operation reads the old state before it writes
                 self.binding.bind_ortvalue_output("new_" + name, value)
 
     def run(self, tokens: np.ndarray, past: np.ndarray | int, first_row: int = 0) -> None:
-        """Run the graph on `tokens` after `past` cached ones, or (rows, 1), where each row has cached others.
+        """Run the graph on `tokens` after `past` cached ones; (rows, 1) where rows differ.
 
-        Rotary positions are from `first_row` of their table on.
+        Rotary positions are rows of their table, counted from `first_row`.
         """
         self.tokens[:] = tokens
         self.positions[:] = past + np.arange(tokens.shape[1])
@@ -98,8 +98,8 @@ class Step:
         self.call()
 
     def call(self) -> None:
-        """Run the graph on what the arrays hold now."""
+        """Run the graph on the current contents of the arrays."""
         try:
             self.runtime.run_with_iobinding(self.binding)
-        except Exception as error:  # as `foreign` does, which takes two microseconds of each token
+        except Exception as error:  # inlined `foreign`, which takes two microseconds per token
             raise BackendError(f"ONNX Runtime failed: {error}") from error

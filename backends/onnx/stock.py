@@ -1,6 +1,6 @@
-"""Lower a decoder to ONNX's own operations, its caches inputs and outputs, for runtimes of any age.
+"""Lower a decoder to ONNX's own operations, with caches as inputs and outputs, for runtimes of any age.
 
-Only rounded matrices keep ONNX Runtime's: no other operations multiply by them as they are.
+Only rounded matrices use operations of ONNX Runtime: ONNX has none that multiply by them.
 """
 
 from pathlib import Path
@@ -16,13 +16,13 @@ from backends.onnx.lowering import value
 from backends.quantize import PRECISIONS, Rounded
 
 OPSET = 21
-"""Of the operations: what ONNX Runtime 1.19 has, which is in Triton's release 24.10."""
+"""The opset: what ONNX Runtime 1.19 has, which is in Triton's release 24.10."""
 UNSEEN = -65504.0
-"""What is added to the score of a key that must not be seen: the lowest float16."""
+"""Added to the score of a hidden key: the lowest float16."""
 
 
 class Ops(Attending[str], lowering.Ops):
-    """Operations on rows that have positions and masks of their own."""
+    """Operations on rows with positions and masks of their own."""
 
     tokens, positions = "input_ids", "position_ids"
 
@@ -40,7 +40,7 @@ class Ops(Attending[str], lowering.Ops):
         return self.norm(total, weight), total
 
     def attention(self, qkv: str, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> str:
-        assert sinks is None  # whoever has them has experts, which are refused
+        assert sinks is None  # models with sinks have experts, which are refused
         layer = self.decoder.layers[i]
         q, *new = self.make_heads(qkv, i, norms)
         kinds = ("key", "value")
@@ -56,7 +56,7 @@ class Ops(Attending[str], lowering.Ops):
         return self.joined(self.node("MatMul", shares, v))
 
     def make_heads(self, qkv: str, i: int, norms: Norms) -> list[str]:
-        """Queries, and keys and values where the layer has its own, normalised and turned: (B, heads, T, head_dim)."""
+        """Queries, and keys and values if the layer has its own, normalised and rotated: (B, heads, T, head_dim)."""
         layer, parts = self.decoder.layers[i], [qkv]
         if layer.kv_layer is None:
             sizes = self.numbers(*(heads * layer.head_dim for heads in (layer.heads, layer.kv_heads, layer.kv_heads)))
@@ -71,20 +71,20 @@ class Ops(Attending[str], lowering.Ops):
         return self.normalise(parts, norms) if layer.qk_norm == "turned" else parts
 
     def joined(self, heads: str) -> str:
-        """From (B, heads, T, head_dim) to (B, T, heads head_dim)."""
+        """Join heads, (B, heads, T, head_dim) to (B, T, heads head_dim)."""
         return self.graph.join_heads(self.node("Transpose", heads, perm=[0, 2, 1, 3]))
 
     def normalise(self, parts: list[str], norms: Norms) -> list[str]:
-        """Queries, or also keys and values, each by its norm, as far as there are any."""
+        """Normalise queries, keys and values, each by its norm; those without one stay as they are."""
         return [*map(self.norm, parts, norms), *parts[len(norms) :]]
 
     def cached(self, x: str, i: int, kind: str) -> str:
-        """What the cache holds and x, which is the new cache."""
+        """Append x to the cache, and return all of it."""
         inputs, outputs = [f"past_key_values.{i}.{kind}", x], [f"present.{i}.{kind}"]
         return self.graph.node_with("Concat", inputs, outputs, axis=2)[0]
 
     def repeated(self, x: str, layer: Layer) -> str:
-        """Each key-value head for its group of queries."""
+        """Repeat each key-value head for its group of queries."""
         times = layer.heads // layer.kv_heads
         if times == 1:
             return x
@@ -98,7 +98,7 @@ class Ops(Attending[str], lowering.Ops):
         return self.node("Add", self.node("Mul", x, cos), self.node("Mul", turned, sin))
 
     def cos_and_sin(self, rope: Rope) -> list[str]:
-        """(B, 1, T, head_dim) each."""
+        """Cosines and sines, (B, 1, T, head_dim) each."""
         places = self.node("Unsqueeze", self.node("Cast", self.positions, to=TensorProto.FLOAT), self.numbers(1, 3))
         frequencies = self.constant(f"frequencies_{hash(rope)}", np.tile(rope.inverse_frequencies, 2))
         angle = self.node("Mul", places, frequencies)
@@ -106,7 +106,7 @@ class Ops(Attending[str], lowering.Ops):
         return [self.node("Mul", self.node(kind, angle), amplitudes) for kind in ("Cos", "Sin")]
 
     def mask(self, layer: Layer) -> str:
-        """What is added to the scores, (B, 1 or heads, T, S)."""
+        """The mask added to the scores, (B, 1 or heads, T, S)."""
         zero, one = self.graph.number(0), self.graph.number(1)
         count = self.node("Gather", self.node("Shape", self.tokens), one)
         total = self.node("Gather", self.node("Shape", "attention_mask"), one)
@@ -133,11 +133,11 @@ class Ops(Attending[str], lowering.Ops):
 
 
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
-    """Write model.onnx and model.data to `folder`, reading one weight at a time.
+    """Write model.onnx and model.data to `folder`, one weight in memory at a time.
 
-    Inputs: `input_ids` (B, T), `attention_mask` (B, S + T) of what the caches hold and of the tokens, `position_ids`
-    (B, T), `last` (1,), and the caches `past_key_values.i.key`, `past_key_values.i.value` (B, kv_heads, S, head_dim).
-    Outputs: `logits` (B, last, vocab), and the caches `present.i.key`, `present.i.value`, longer by T.
+    Inputs: `input_ids` (B, T), `attention_mask` (B, S + T) of cached and new tokens, `position_ids` (B, T), `last`
+    (1,), and the caches `past_key_values.i.key` and `.value` (B, kv_heads, S, head_dim). Outputs: `logits` (B, last,
+    vocab), and the caches `present.i.key` and `.value`, longer by T.
     """
     with Graph(folder, opset=OPSET) as graph:
         logits = forward(decoder, Rounded(weights, PRECISIONS[precision]), Ops(decoder, graph))

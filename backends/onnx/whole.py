@@ -1,7 +1,6 @@
-"""Caches of bytes: keys and values as whole numbers, each channel of a head with a scale that is a power of two.
+"""int8 caches: keys and values as integers, with a power of two as scale for each channel of a head.
 
-So they become floats and bytes again with no other rounding than that of a channel whose scale doubles: whoever
-exports a cache gets floats.
+Converting to floats and back rounds nothing more, unless a channel's scale doubles; exports are floats.
 """
 
 from collections import deque
@@ -11,27 +10,28 @@ from statistics import median
 import numpy as np
 
 LONG = 512
-"""Tokens of a text from which reading a quarter of the bytes gains more than it takes."""
+"""Length of a text from which reading a quarter of the bytes saves more than it costs."""
 AFTER = 16
-"""Tokens that are decoded one after the other before caches become bytes, which takes as long as some of them."""
+"""Tokens decoded one by one before the caches are converted, which takes as long as some of them."""
 ANSWER = 128
-"""Tokens of an answer, of which the steps must gain together what turning the caches into bytes takes."""
+"""Tokens of an answer that together must save what the conversion takes."""
 NEVER = 1 << 62
 ALLOWED = "bytes-verified"
-"""The file beside a graph that says that its logits were compared with caches of bytes, and are good enough."""
+"""The file beside a graph that records that logits with int8 caches were verified."""
 LARGEST = 127
 ROOM = 1.5
-"""How many times as large as all before a channel of the next tokens may be: of thousands some always are larger."""
+"""The room left above a channel's largest value so far: of thousands of channels some always grow."""
 
 
 class Scales:
-    """The scales of the caches, arrays (1, kv_heads, 1, width) by the names of the caches, which a graph reads."""
+    """The scales of the int8 caches, (1, kv_heads, 1, width) by cache name, which the graph reads."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, int]]):
         self.values = {name: np.ones((1, heads, 1, width), np.float32) for name, (heads, width) in shapes.items()}
 
     def round(self, name: str, floats: np.ndarray) -> np.ndarray:
-        """The bytes of a cache (rows, kv_heads, tokens, width), whose largest number of each channel sets its scale."""
+        """Round a cache (rows, kv_heads, tokens, width) to int8, setting each channel's scale from its largest value.
+        """
         scale = self.values[name]
         most = np.maximum(floats.max((0, 2), keepdims=True), -floats.min((0, 2), keepdims=True))
         most = np.maximum(most, 1e-30)
@@ -40,13 +40,13 @@ class Scales:
         return np.rint(found, out=found).astype(np.int8)
 
     def restore(self, name: str, held: np.ndarray) -> np.ndarray:
-        """The floats that bytes stand for."""
+        """The floats that int8 values stand for."""
         return held * self.values[name]
 
     def widen(self, caches: Mapping[str, np.ndarray], tokens: slice) -> bool:
-        """Double the scales of channels in which new tokens reach the largest byte; whether there were any.
+        """Double the scales of channels in which new tokens reach 127; returns whether there were any.
 
-        Such a token may be larger than its byte can say: it must be computed again.
+        Such a value may have been clipped, so that the tokens must be computed again.
         """
         new = np.stack([held[:, :, tokens] for held in caches.values()])  # (caches, rows, kv_heads, tokens, width)
         if np.isinf(next(iter(self.values.values())).max()) or new.max() < LARGEST and new.min() > -LARGEST:
@@ -62,20 +62,20 @@ class Scales:
 
 
 class Gain:
-    """What steps of one token took with caches of floats and of bytes, and what turning these into those took."""
+    """Measures whether int8 caches pay off: the time of steps with either kind, and of the conversion."""
 
     def __init__(self) -> None:
         self.steps = {in_bytes: deque[float](maxlen=AFTER) for in_bytes in (False, True)}
         self.turning = 0.0
 
     def turned(self, seconds: float) -> None:
-        """Caches have become bytes, which took so long; the steps are measured from here."""
+        """Record a conversion to int8 that took `seconds`."""
         self.turning = seconds
         self.steps[True].clear()
 
     @property
     def missed(self) -> bool:
-        """Whether an answer gains less by bytes than they take, as far as that is known."""
+        """Whether an answer saves less than the conversion takes, as far as measured."""
         floats, held = self.steps[False], self.steps[True]
         enough = len(floats) == len(held) == AFTER
         return enough and (median(floats) - median(held)) * ANSWER < self.turning

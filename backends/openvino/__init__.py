@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from backends.decoder import Decoder, Weights
 
 GRAPH = 5
-"""Counts the changes of what `lower` writes."""
+"""Raised with every change of what `lower` writes."""
 KINDS = ("CPU", "GPU", "NPU")
 """Devices in the order in which they are offered."""
 ACCELERATORS = Path("/dev/dri"), Path("/dev/accel")
-"""Where Linux shows graphics and NPUs."""
+"""Where Linux lists graphics and NPUs."""
 PAGING = "2026.4."
-"""Versions that are known to have the operation, outside of all opsets, that reads caches in pages."""
+"""Versions known to have PagedAttention, an operation outside of all opsets."""
 
 telemetry.silence()  # before any module of this package imports the runtime
 
 
 @cache
 def devices() -> list[str]:
-    """The processor first, then what the runtime finds, where OpenVINO is installed."""
+    """The processor first, then what the runtime finds; none where OpenVINO is not installed."""
     if missing():
         return []
     if sys.platform == "linux" and not any(path.exists() for path in ACCELERATORS):
@@ -41,12 +41,12 @@ def devices() -> list[str]:
 
 
 def missing() -> str:
-    """What keeps it from running."""
+    """Why it cannot run; "" if it can."""
     return "" if find_spec("openvino") else "openvino is not installed; run: pip install openvino"
 
 
 def signature() -> str:
-    """The graph's version and the runtime's; what depends on the processor is checked when it is loaded."""
+    """The versions of graph and runtime; what depends on the processor is checked at load."""
     return f"graph {GRAPH}, openvino {version('openvino')}"
 
 
@@ -59,7 +59,7 @@ def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: st
 
 
 def carrier(precision: str) -> str:
-    """In what OpenVINO holds a microscaling format, of which it knows mxfp4 only; "" for that and for integers."""
+    """The type that holds microscaling formats, of which OpenVINO knows mxfp4 only; "" for that and for integers."""
     from backends.quantize import PRECISIONS
 
     known = PRECISIONS[precision]
@@ -90,9 +90,9 @@ def has_pages(folder: Path, device: str) -> bool:
 
 
 def load(folder: Path, *, device: str = "cpu") -> Session:
-    """Open a lowered decoder and warm it up, or one that others exported.
+    """Open a lowered decoder and warm it up, or one exported by other programs.
 
-    An NPU gets fixed shapes, a processor caches in pages where it can.
+    An NPU needs fixed shapes; on a processor caches are paged where possible.
     """
     usable = devices()
     if device not in usable:

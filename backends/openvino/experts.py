@@ -1,4 +1,4 @@
-"""Mixtures of experts with OpenVINO's product of grouped rows, which reads only the experts that some token chose."""
+"""Mixtures of experts, with OpenVINO's grouped matrix product, which reads only the experts that some token chose."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from backends.openvino.weights_file import WeightsFile
 
 
 def clamped_gate(gate: Node, up: Node, how: Clamped) -> Node:
-    """`Clamped`, of the rows (N, F) of a gate and of what it gates."""
+    """The clamped gate of `Clamped`, for rows (N, F)."""
     least = float(np.finfo(np.float32).min)
     gate, up = op.clamp(gate, least, how.limit), op.clamp(up, -how.limit, how.limit)
     opened = op.multiply(gate, op.sigmoid(op.multiply(gate, scalar(how.alpha))))
@@ -21,7 +21,7 @@ def clamped_gate(gate: Node, up: Node, how: Clamped) -> Node:
 
 
 class Mixture:
-    """The experts of a model of so many hidden elements, whose matrices go to `file`."""
+    """The experts of a model, whose matrices are written to `file`."""
 
     def __init__(self, experts: Experts, hidden_size: int, file: WeightsFile):
         self.of, self.hidden_size, self.file = experts, hidden_size, file
@@ -34,9 +34,9 @@ class Mixture:
         gate: Callable[[list[Node]], Node],
         parts: tuple[ExpertMatrices, ExpertMatrices],
     ) -> Node:
-        """The sum of what the chosen experts make of x (B, T, H), by their shares.
+        """The weighted sum of the chosen experts' outputs for x (B, T, H).
 
-        Every token is a row for each expert that it chose; the rows are brought into the order of the experts.
+        There is a row for each token and expert that it chose, sorted by expert.
         """
         gate_up, down = parts
         chosen, shares = self.choose(op.reshape(logits, integers(-1, self.of.count), False), bias)
@@ -54,7 +54,7 @@ class Mixture:
         return op.reshape(mixed, op.shape_of(x), False)
 
     def product(self, rows: Node, part: ExpertMatrices, experts: Node, ends: Node) -> Node:
-        """Each row times the matrix of its expert, plus its bias."""
+        """Each row times its expert's matrix, plus its bias."""
         product = opset17.grouped_matmul(rows, stack(part, self.file), ends)
         if part[0].bias is None:
             return product
@@ -62,7 +62,7 @@ class Mixture:
         return op.add(product, op.gather(op.constant(biases), experts, number(0)))
 
     def choose(self, logits: Node, bias: Weight | None) -> tuple[Node, Node]:
-        """The experts that tokens choose by logits (N, count), and their shares: (N, chosen) each."""
+        """Each token's experts by logits (N, count), and their shares: (N, chosen) each."""
         experts = self.of
         if experts.scores == "sparsemixer":
             return self.choose_one_by_one(logits)
@@ -79,7 +79,7 @@ class Mixture:
         return chosen, op.multiply(shares, scalar(experts.scale))
 
     def choose_one_by_one(self, logits: Node) -> tuple[Node, Node]:
-        """The same with sparsemixer."""
+        """The same for sparsemixer."""
         count, nearness = self.of.chosen, scalar(self.of.nearness)
         found = op.topk(logits, number(count), 1, "max", "value", index_element_type="i64")
         largest, others = op.unsqueeze(found.output(0), integers(2)), op.unsqueeze(logits, integers(1))
@@ -87,12 +87,12 @@ class Mixture:
         near = op.less_equal(below, op.multiply(op.maximum(op.abs(others), largest), nearness))
         powers = op.exp(op.negative(op.relu(below)))
         powers = op.select(near, powers, scalar(0))
-        before = np.arange(count, dtype=np.float32)[:, None]  # each of those chosen before is 1 of the sum
+        before = np.arange(count, dtype=np.float32)[:, None]  # each expert chosen before adds 1 to the sum
         rest = op.subtract(powers, op.constant(before / self.of.count))  # behind the sum the plugin takes a wrong one
         return found.output(1), op.divide(scalar(1), op.reduce_sum(rest, integers(2), False))
 
     def in_groups(self, choice: Node) -> Node:
-        """The same scores, and the lowest in the groups that nobody may choose from."""
+        """The scores, with the lowest number in the groups that are not eligible."""
         count, groups = self.of.count, self.of.groups
         grouped = op.reshape(choice, integers(-1, groups, count // groups), False)
         best = op.topk(grouped, number(2), 2, "max", "value").output(0)

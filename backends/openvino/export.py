@@ -1,4 +1,4 @@
-"""Lower a decoder to the graph that optimum-intel would export: the inputs by the names that others know."""
+"""Lower a decoder to a graph like that of optimum-intel's export, with the public names."""
 
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from backends.quantize import PRECISIONS, Rounded
 
 NAME = "openvino_model"
 OURS = {"tokens": "input_ids", "positions": "position_ids", "parents": "beam_idx", "attention_mask": "attention_mask"}
-"""Inputs by the names that our operations have for them."""
+"""Our operations' inputs by their public names."""
 
 
 class PublicOps(Ops):
-    """Operations on rows that have positions and masks of their own, and logits of every token.
+    """Operations on rows with positions and masks of their own, and with logits of every token.
 
-    Masks and caches have the forms that OpenVINO finds where it turns attention into that of many requests
-    (sdpa_to_paged_attention.cpp): there a window is what is added to a query's place, and slopes are a factor.
+    Masks and caches have the forms that OpenVINO recognises when it turns attention into paged attention
+    (sdpa_to_paged_attention.cpp): a window is added to a query's position, and slopes are a factor.
     """
 
     def rotation(self, rope: Rope) -> tuple[Node, Node]:
@@ -37,7 +37,7 @@ class PublicOps(Ops):
         return super().cached(x, f"past_key_values.{i}.{kind}present.{i}.{kind}", layer)
 
     def mask(self, layer: Layer, bias: Weight | None) -> Node:
-        """What is added to the scores, (B, 1 or heads, T, S)."""
+        """The mask added to the scores, (B, 1 or heads, T, S)."""
         given = self.inputs["attention_mask"]
         count, total = (op.gather(op.shape_of(x), integers(1), number(0)) for x in (self.tokens, given))
         keys = op.range(number(0), op.squeeze(total), number(1), "i64")
@@ -69,7 +69,7 @@ class PublicOps(Ops):
 
 
 class CacheOps(PublicOps):
-    """The same with caches that are inputs and outputs, for who keeps them elsewhere, and as many logits as wanted."""
+    """The same with caches as inputs and outputs, which the caller keeps, and logits of the last tokens only."""
 
     def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: MatrixState):
         super().__init__(decoder, inputs, matrices)
@@ -90,10 +90,10 @@ class CacheOps(PublicOps):
 
 
 def export(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
-    """Write openvino_model.xml and openvino_model.bin to `folder`, reading one weight at a time.
+    """Write openvino_model.xml and .bin to `folder`, one weight in memory at a time.
 
-    Inputs: `input_ids` (B, T), `attention_mask` (B, S) of what the cache holds and of the tokens, `position_ids`
-    (B, T), and `beam_idx` (B,), the row that each row continues. Output: `logits` (B, T, vocab).
+    Inputs: `input_ids` (B, T), `attention_mask` (B, S) of cached and new tokens, `position_ids` (B, T), and `beam_idx`
+    (B,), the row that each row continues. Output: `logits` (B, T, vocab).
     """
     public = make_inputs() | {"beam_idx": parameter("beam_idx", np.int32, -1)}
     matrices = MatrixState(folder, NAME)
@@ -104,7 +104,7 @@ def export(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> 
 
 
 def export_with_caches(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
-    """Write model.xml and model.bin to `folder`, whose inputs and outputs are those of backends.onnx.stock."""
+    """Write model.xml and model.bin to `folder`, with the inputs and outputs of backends.onnx.stock."""
     public = make_inputs() | {"last": parameter("last", np.int64, 1)}
     matrices = MatrixState(folder)
     inputs = {ours: public[name] for ours, name in OURS.items() if name in public}
@@ -115,5 +115,5 @@ def export_with_caches(decoder: Decoder, weights: Weights, folder: Path, precisi
 
 
 def make_inputs() -> dict[str, Node]:
-    """The inputs that tell a graph its tokens, their places, and which keys they may see."""
+    """The inputs for tokens, their positions, and which keys they may see."""
     return {name: parameter(name, np.int64, -1, -1) for name in ("input_ids", "attention_mask", "position_ids")}

@@ -1,4 +1,4 @@
-"""Run a lowered decoder where every shape must be fixed, as on an NPU: padded parts, caches kept here."""
+"""Run a lowered decoder where all shapes must be fixed, as on an NPU: padded inputs, caches kept on the host."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,15 +15,15 @@ from backends.openvino.runtime import UNSEEN, compile_model, infer, placement, p
 from backends.openvino.session import HIDDEN, only_decoder, only_encoder
 
 CHUNK = 64
-"""Tokens of a prompt that are read at once."""
+"""Tokens of a prompt read per call."""
 LARGEST = 4096
-"""Tokens that the cache holds at most: each step reads all of it. It ends at the border of long texts, too."""
+"""Most tokens in the cache, all of which every step reads; LongRoPE's border limits it too."""
 
 
 class FixedSession(CachedSession):
     """A loaded decoder: one graph for a part of a prompt, one for a single token.
 
-    Where there is an encoder, a third graph reads each prompt as a whole, padded.
+    A third graph, for an encoder, reads each prompt as a whole, padded.
     """
 
     def __init__(self, folder: Path, device: str):
@@ -49,7 +49,7 @@ class FixedSession(CachedSession):
         self.cache = self.empty(0)
         """Keys and values by name, each (B, kv_heads, context_length, head_dim)."""
         self.memory: dict[str, np.ndarray] = {}
-        """The same of the prompt that the encoder has read, by the decoder's names for it."""
+        """The encoder's keys and values of the prompt, by the decoder's names for them."""
 
     def empty(self, rows: int) -> dict[str, np.ndarray]:
         return {name: np.zeros((rows, *shape[1:]), np.float32) for name, shape in self.shapes.items()}
@@ -85,7 +85,7 @@ class FixedSession(CachedSession):
         self.memory["prompt_mask"] = np.repeat(hidden, len(prompt), axis=0)
 
     def step(self, row: int, tokens: np.ndarray, past: int) -> np.ndarray:
-        """Read `tokens` (n,), padded in front, after `past` cached ones; the logits of the last one, (vocab,)."""
+        """Read `tokens` (n,), padded in front, after `past` cached ones; returns the last one's logits (vocab,)."""
         size = 1 if len(tokens) == 1 else CHUNK
         pad, total = size - len(tokens), past + len(tokens)
         positions = np.concatenate([np.zeros(pad, np.int64), np.arange(past, total)])
@@ -108,7 +108,7 @@ class FixedSession(CachedSession):
 
 
 def fix(model: openvino.Model, count: int, capacity: int) -> None:
-    """Let a lowered decoder read `count` tokens of one row, with caches as inputs `past_...` and outputs `new_...`."""
+    """Fix a lowered decoder's shapes: `count` tokens of one row, caches as inputs `past_...` and outputs `new_...`."""
     inputs = {node.get_friendly_name(): node for node in model.get_parameters()}
     sizes = {"tokens": [1, count], "positions": [count], "key_positions": [capacity + count]}
     if "prompt" in inputs:
@@ -121,7 +121,7 @@ def fix(model: openvino.Model, count: int, capacity: int) -> None:
     inputs["wanted"].output(0).replace(integers(count - 1).output(0))
     for assign in model.get_sinks():
         name = assign.get_variable_id()
-        whole = assign.input_value(0).get_node()  # the cached ones, gathered by `parents`, and the new ones
+        whole = assign.input_value(0).get_node()  # the cached ones, gathered by `parents`, with the new ones
         past, new = whole.input_value(0), whole.input_value(1)
         _, heads, _, head_dim = past.get_partial_shape()
         given = parameter(f"past_{name}", Type.f32, 1, heads.get_length(), capacity, head_dim.get_length())
@@ -129,7 +129,7 @@ def fix(model: openvino.Model, count: int, capacity: int) -> None:
         model.add_parameters([given])
         model.add_results([op.result(named(op.convert(new, Type.f32), f"new_{name}"))])
         model.remove_sink(assign)
-    if "long" in inputs:  # the context ends at the border
+    if "long" in inputs:  # the context ends at the border, so never
         inputs["long"].output(0).replace(integers(0).output(0))
     for name in {"parents", "wanted", "long"} & set(inputs):
         model.remove_parameter(inputs[name])
@@ -137,18 +137,18 @@ def fix(model: openvino.Model, count: int, capacity: int) -> None:
 
 
 def fix_encoder(model: openvino.Model, capacity: int) -> None:
-    """Leave the encoder, reading one prompt of `capacity` tokens."""
+    """Leave only the encoder, for one prompt of `capacity` tokens."""
     only_encoder(model)
     hide_padding(model, capacity)
     model.reshape({"prompt": [1, capacity]})
 
 
 def hide_padding(model: openvino.Model, capacity: int) -> None:
-    """Add the new input `prompt_mask` (1, 1, 1, capacity) to all scores of a prompt's tokens."""
+    """Add an input `prompt_mask` (1, 1, 1, capacity), added to the scores of the prompt's keys."""
     hidden = parameter("prompt_mask", Type.f32, 1, 1, 1, capacity)
     for node in model.get_ordered_ops():
         if node.get_type_name() == "ScaledDotProductAttention":
             mask = node.input_value(3)
-            if mask.get_node().get_type_name() != "Select":  # that makes a mask of what was written before
+            if mask.get_node().get_type_name() != "Select":  # which masks what was written before
                 node.input(3).replace_source_output(op.add(mask, hidden).output(0))
     model.add_parameters([hidden])

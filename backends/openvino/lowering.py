@@ -1,4 +1,4 @@
-"""Lower a decoder to OpenVINO operations, its caches kept as states of the model."""
+"""Lower a decoder to OpenVINO operations, with caches as states of the model."""
 
 import json
 from collections.abc import Callable, Hashable
@@ -31,17 +31,17 @@ from backends.openvino.runtime import UNSEEN, Facts
 from backends.openvino.weights_file import WeightsFile
 
 SINKING = NodeFactory("opset13")
-"""What makes attention with sinks, which the functions of the package do not."""
+"""Makes attention with sinks, for which the package has no function."""
 
 
 class MatrixState:
-    """The matrices of all parts of a model, each stored once."""
+    """The matrices of all graphs of a model, each stored once."""
 
     def __init__(self, folder: Path, name: str = "model"):
         self.file, self.nodes = WeightsFile(folder, name), dict[str, Node]()
 
     def of(self, weight: Weight) -> Node:
-        """The constant of a weight."""
+        """The constant for a weight."""
         if weight.name not in self.nodes:
             self.nodes[weight.name] = matrix(weight.values, self.file)
         return self.nodes[weight.name]
@@ -59,13 +59,13 @@ class Ops(Attending[Node]):
         """The keys and values that each layer attends to."""
 
     def embed(self, table: Weight, index: Node) -> Node:
-        # The plugin looks rows of microscaling formats up in float32, and would multiply by these too.
+        # The plugin looks rows of microscaling formats up in float32, and would then multiply by those.
         alone = isinstance(table.values, Quantized) and table.values.format
         rows = matrix(table.values, self.matrices.file) if alone else self.matrices.of(table)
         return op.gather(rows, op.convert(index, "i32"), op.constant(np.int32(0)))
 
     def linear(self, x: Node, weight: Weight) -> Node:
-        """A list of two for a gate and what it gates: apart, the plugin need not copy them out of one result."""
+        """Multiply by the matrix; for gate_up returns two nodes, which saves the plugin a copy."""
         if weight.name.endswith("gate_up_proj"):
             return [self.linear(x, half) for half in halves(weight)]
         y = op.matmul(x, self.matrices.of(weight), False, True)
@@ -81,7 +81,7 @@ class Ops(Attending[Node]):
         assert isinstance(weight.values, np.ndarray)  # norms are never rounded
         if self.decoder.norm == "layer":
             y = op.mvn(x, integers(-1), True, self.decoder.epsilon, "INSIDE_SQRT")
-        else:  # in this form the plugin finds and fuses it
+        else:  # the form that the plugin recognises and fuses
             root = op.sqrt(op.add(mean_square(x), scalar(self.decoder.epsilon)))
             y = op.multiply(x, op.divide(scalar(1), root))
         y = op.multiply(y, vector(weight.values))
@@ -130,7 +130,7 @@ class Ops(Attending[Node]):
         return self.attend(q, k, v, layer, mask, sinks)
 
     def normalise(self, parts: list[Node], norms: Norms, layer: Layer) -> list[Node]:
-        """Queries, or also keys and values, each by its norm, as far as there are any."""
+        """Normalise queries, keys and values, each by its norm; those without one stay as they are."""
         given = [heads(x, layer) for x in parts[: len(norms)]] if layer.qk_norm == "head" else parts
         return [*map(self.norm, given, norms), *parts[len(norms) :]]
 
@@ -142,7 +142,7 @@ class Ops(Attending[Node]):
         return self.attend(by_head(q, layer), k, v, layer, scalar(0))
 
     def attend(self, q: Node, k: Node, v: Node, layer: Layer, mask: Node, sinks: Weight | None = None) -> Node:
-        """From heads (B, heads, T or S, head_dim) to (B, T, heads head_dim)."""
+        """Attend: from heads (B, heads, T or S, head_dim) to (B, T, heads head_dim)."""
         k, v = repeat(k, layer), repeat(v, layer)
         scale = scalar(layer.scale)
         if layer.softcap:
@@ -156,7 +156,7 @@ class Ops(Attending[Node]):
         return op.reshape(op.transpose(y, integers(0, 2, 1, 3)), integers(0, 0, layer.heads * layer.head_dim), True)
 
     def mask(self, layer: Layer, bias: Weight | None) -> Node:
-        """What is added to the scores, (1, 1 or heads, T, S)."""
+        """The mask added to the scores, (1, 1 or heads, T, S)."""
         queries = op.unsqueeze(self.positions, integers(0, 1, 3))
         keys = op.unsqueeze(self.inputs["key_positions"], integers(0, 1, 2))
         distance = op.subtract(queries, keys)
@@ -185,7 +185,7 @@ class Ops(Attending[Node]):
         return op.add(op.multiply(x, cos), op.multiply(turned, sin))
 
     def rotation(self, rope: Rope) -> tuple[Node, Node]:
-        """Cosines and sines, (1, 1, T, head_dim): with fewer dimensions the plugin would not fuse them."""
+        """Cosines and sines, (1, 1, T, head_dim): with fewer axes the plugin does not fuse them."""
         positions = op.unsqueeze(op.convert(self.positions, "f32"), integers(0, 1, 3))
         frequencies = vector(np.array(rope.inverse_frequencies))
         if rope.border:
@@ -197,7 +197,7 @@ class Ops(Attending[Node]):
         return op.multiply(op.cos(angle), amplitudes), op.multiply(op.sin(angle), amplitudes)
 
     def cached(self, x: Node, name: str, layer: Layer) -> Node:
-        """Append x (B, kv_heads, T, head_dim) to the state `name`, whose rows follow `parents`."""
+        """Append x (B, kv_heads, T, head_dim) to the state `name`, after gathering its rows by `parents`."""
         empty = self.once(("empty", layer.kv_heads, layer.head_dim), lambda: self.empty(layer))
         past = op.read_value(empty, name, Type.f32, PartialShape([-1, layer.kv_heads, -1, layer.head_dim]))
         whole = op.concat([op.gather(past, self.inputs["parents"], op.constant(np.int32(0))), x], 2)
@@ -209,7 +209,7 @@ class Ops(Attending[Node]):
         return op.broadcast(scalar(0), op.concat([batch, integers(layer.kv_heads, 0, layer.head_dim)], 0))
 
     def once(self, key: Hashable, build: Callable[[], Node]) -> Node:
-        """What several layers share is built by the first."""
+        """Build what several layers share once, and return it."""
         if key not in self.shared:
             self.shared[key] = build()
         return self.shared[key]
@@ -250,7 +250,7 @@ class Ops(Attending[Node]):
         return op.multiply(x, op.sigmoid(logit))
 
     def narrow(self, x: Node) -> Node:
-        return x  # paged attention takes as many queries as there are tokens
+        return x  # paged attention needs as many queries as tokens
 
     def last(self, x: Node) -> Node:
         return op.gather(x, self.inputs["wanted"], op.constant(np.int32(1)))
@@ -265,19 +265,19 @@ def mean_square(x: Node) -> Node:
 
 
 def heads(x: Node, layer: Layer) -> Node:
-    """From (B, T, heads head_dim) to (B, T, heads, head_dim)."""
+    """Split heads: (B, T, heads head_dim) to (B, T, heads, head_dim)."""
     return op.reshape(x, integers(0, 0, -1, layer.head_dim), True)
 
 
 def by_head(x: Node, layer: Layer) -> Node:
-    """From (B, T, heads head_dim), divided or not, to (B, heads, T, head_dim)."""
+    """Heads first: (B, T, heads head_dim), split or not, to (B, heads, T, head_dim)."""
     return op.transpose(heads(x, layer), integers(0, 2, 1, 3))
 
 
 def repeat(x: Node, layer: Layer) -> Node:
-    """Each key-value head for its group of queries.
+    """Repeat each key-value head for its group of queries.
 
-    The target shape is constant: where it reads the cache's shape, the plugin does not fuse cache and attention.
+    The target shape is constant: if it were read from the cache, the plugin would not fuse cache and attention.
     """
     times = layer.heads // layer.kv_heads
     if times == 1:
@@ -287,7 +287,7 @@ def repeat(x: Node, layer: Layer) -> Node:
 
 
 def halves(weight: Weight) -> list[Weight]:
-    """A matrix of gates and what they gate as two matrices."""
+    """Split a gate_up matrix into gate and up."""
     return [
         weight.with_rows(lambda rows: rows[: len(rows) // 2], ".gate"),
         weight.with_rows(lambda rows: rows[len(rows) // 2 :], ".up"),
@@ -297,12 +297,12 @@ def halves(weight: Weight) -> list[Weight]:
 def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> None:
     """Write model.xml, model.bin and facts.json to `folder`.
 
-    Inputs: `tokens` (B, T), `positions` (T,), `key_positions` (S,) of what the cache holds and of the tokens,
-    `parents` (B,), the row that each row continues, `wanted` (last,), the tokens whose logits are asked for, and
-    `long` (1,), 1 for a text beyond the border, where there is one.
-    Output: `logits` (B, last, vocab).
-    With an encoder, beside it: from `prompt` (B, P) to `read_...` (B, kv_heads, P, head_dim); the decoder takes these
-    as `memory_...`.
+    Inputs: `tokens` (B, T); `positions` (T,); `key_positions` (S,) of cached and new tokens; `parents` (B,), the row
+    that each row continues; `wanted` (last,), the tokens whose logits are asked for; `long` (1,), for LongRoPE only, 1
+    for a text beyond the border. Output: `logits` (B, last, vocab).
+
+    With an encoder, the same model maps `prompt` (B, P) to `read_...` (B, kv_heads, P, head_dim), which the decoder
+    takes as `memory_...`.
     """
     refuse_states(decoder)
     inputs = {
@@ -331,7 +331,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
 
 
 def encoder(decoder: Decoder, weights: Weights, prompt: Node, matrices: MatrixState) -> list[Node]:
-    """What each layer of the decoder attends to, as outputs of the model."""
+    """Build the encoder: what each decoder layer cross-attends to, as outputs of the model."""
     count = op.gather(op.shape_of(prompt), integers(1), number(0))
     positions = op.range(number(0), op.squeeze(count), number(1), "i64")
     ops = Ops(decoder.reader, dict(tokens=prompt, positions=positions, key_positions=positions), matrices)

@@ -1,4 +1,4 @@
-"""Matrices as constants that OpenVINO's plugins keep as they are stored, and multiply out while they multiply."""
+"""Matrices as constants that OpenVINO's plugins keep in their stored type, and dequantise while multiplying."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,11 +15,11 @@ from backends.openvino.weights_file import WeightsFile
 from backends.quantize import dequantize
 
 EXPONENT = 127
-"""What an E8M0 scale of 1 is stored as."""
+"""How E8M0 stores a scale of 1."""
 
 
 def matrix(values: np.ndarray | Quantized, file: WeightsFile) -> Node:
-    """A constant (out, in), whose numbers go to `file`."""
+    """A constant (out, in), written to `file`."""
     if isinstance(values, np.ndarray) and values.dtype == np.float16:
         return float16(values)
     if not isinstance(values, Quantized) or values.bits == 16:  # the plugins know no integers of so many bits
@@ -31,7 +31,7 @@ def matrix(values: np.ndarray | Quantized, file: WeightsFile) -> Node:
 
 
 def float16(values: np.ndarray) -> Node:
-    """A constant with a mark that only OpenVINO itself can set, and without which the plugins would convert it."""
+    """A float16 constant with a mark that only OpenVINO can set, without which plugins convert it."""
     x = op.parameter(PartialShape([-1, values.shape[1]]), Type.f32)
     product = op.matmul(x, op.constant(np.asarray(values, np.float32)), False, True)
     compress_model_transformation(openvino.Model([op.result(product)], [x], "compressed"))
@@ -39,14 +39,14 @@ def float16(values: np.ndarray) -> Node:
 
 
 def shapes(values: Quantized) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of the numbers and of their scales: with an axis for the blocks where rows have several."""
+    """The shapes of values and scales: with an axis for blocks where rows have several."""
     rows, blocks = values.scales.shape
     several = (blocks,) if blocks > 1 else ()
     return (rows, *several, values.block), (rows, *several, 1)
 
 
 def stack(part: ExpertMatrices, file: WeightsFile) -> Node:
-    """A constant (experts, out, in) with the matrices of all experts, of which one at a time is in memory."""
+    """A constant (experts, out, in) of all experts' matrices, one in memory at a time."""
     first = part[0].values
     if not isinstance(first, Quantized) or first.bits == 16:
         matrices = (np.asarray(dequantize(weight.values), np.float32) for weight in part)
@@ -86,7 +86,7 @@ def rounded(first: Quantized, matrices: Iterable[Quantized], count: tuple[int, .
 
 
 def unsigned(values: np.ndarray | None) -> np.ndarray:
-    """Bytes whose 0 is 128, which are multiplied faster than signed ones."""
+    """int8 shifted by 128, which is multiplied faster than signed bytes."""
     assert values is not None
     return values.view(np.uint8) ^ np.uint8(0x80)
 
@@ -99,7 +99,7 @@ def paired(zero_points: np.ndarray | None) -> np.ndarray:
 
 
 def float4(values: Quantized, file: WeightsFile) -> Node:
-    """The same for a microscaling format that the plugins know: elements of 4 bits, scales that are powers of two.
+    """The same for mxfp4, which the plugins know: 4-bit elements with powers of two as scales.
 
     The values are twice the elements.
     """

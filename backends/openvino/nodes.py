@@ -1,4 +1,4 @@
-"""Nodes of OpenVINO's graphs, as lowering makes many of them."""
+"""Short names for the nodes that lowering makes many of."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,16 +9,16 @@ from openvino import PartialShape
 from openvino import opset15 as op
 
 Node = Any
-"""A node or one of its outputs: the types of `openvino` say little."""
+"""A node or one of its outputs; `openvino` has no useful types."""
 
 
 def parameter(name: str, kind: object, *shape: int) -> Node:
-    """An input; a size of -1 varies."""
+    """An input; -1 is a size that varies."""
     return named(op.parameter(PartialShape(list(shape)), kind, name=name), name)
 
 
 def named(node: Node, name: str) -> Node:
-    """The same node, whose output has this name."""
+    """Name the node's output."""
     node.output(0).get_tensor().set_names({name})
     return node
 
@@ -28,7 +28,7 @@ def integers(*values: int) -> Node:
 
 
 def number(value: int) -> Node:
-    """A whole number without axes."""
+    """A whole number as a scalar."""
     return op.constant(np.int64(value))
 
 
@@ -41,5 +41,5 @@ def vector(values: np.ndarray | Sequence[float]) -> Node:
 
 
 def outputs(nodes: Sequence[Node]) -> list[Node]:
-    """The outputs of nodes, where they are not such."""
+    """The outputs of nodes; outputs stay as they are."""
     return [x.output(0) if isinstance(x, openvino.Node) else x for x in nodes]

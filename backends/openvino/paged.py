@@ -1,4 +1,4 @@
-"""Run a lowered decoder whose caches are pages, which rows share until one of them writes there."""
+"""Run a lowered decoder with paged caches; rows share pages until one of them writes there."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from backends.openvino.runtime import IN_FLOAT32, WEIGHTS, compile_model, infer,
 from backends.sliding import STRIDE, Held, export_begin, first_held, read_begin
 
 FIRST_PAGES = 8
-"""Pages of a new cache; it doubles when they are used up."""
+"""Pages of a new cache; doubled when they are used up."""
 
 
 class Pages:
-    """The pages of a session and of the batches beside it."""
+    """The pages of a session and of its batches."""
 
     def __init__(self, request: InferRequest):
         ports = request.get_compiled_model().inputs
@@ -31,18 +31,18 @@ class Pages:
         self.caches: dict[str, np.ndarray] = {}
         """Keys and values by name, each (pages, kv_heads, ...)."""
         self.size: int = self.ports["value_cache.0"].partial_shape[2].get_length()
-        """Tokens that a page holds."""
+        """Tokens per page."""
         self.windowed: list[str] = []
-        """Those of layers with windows."""
+        """The caches of windowed layers."""
         self.count = 0
         self.readers: WeakSet[PagedSession] = WeakSet()
 
     def users(self) -> Counter[int]:
-        """How many rows read each page."""
+        """How many rows use each page."""
         return Counter(chain.from_iterable(row for reader in self.readers for row in reader.rows))
 
     def grow(self, more: int) -> None:
-        """Make room for so many pages more, or for twice as many as before."""
+        """Make room for at least `more` pages, at least doubling the cache."""
         pages = self.count + max(more, self.count, FIRST_PAGES)
         held = sorted({number for reader in self.readers for row in reader.held_pages() for number in row})
         for name, port in self.ports.items():
@@ -56,7 +56,7 @@ class Pages:
         self.count = pages
 
     def give_back(self, numbers: Sequence[int]) -> None:
-        """Let the system have the memory of pages of layers with windows."""
+        """Give the memory of windowed layers' pages back to the system."""
         for name in self.windowed if numbers else ():
             cache = self.caches[name]
             for first, last in runs(numbers):
@@ -70,28 +70,28 @@ class PagedSession(CachedSession):
         facts = read_facts(folder)
         change = partial(page, layers=facts.layers or ())
         config = properties(device, facts, pages=True, in_float32=(folder / IN_FLOAT32).exists())
-        # Nothing is kept: the plugin of 2026.4 cannot read its own copy of a model with such attention.
+        # Not cached: the plugin of 2026.4 cannot read its own copy of a model with such attention.
         compiled = compile_model(folder, device, config, name="", change=change)
         self.request = compiled.create_infer_request()
         self.context_length, self.vocab_size = facts.context_length, facts.vocab_size
         self.placement = placement(compiled, facts)
         self.border, self.long = facts.border, False
         self.windows = {window for window, _ in facts.layers or ()}
-        """How many tokens layers see, 0 for all; the pages before these are not shown to the plugin."""
+        """The layers' distinct windows, 0 for none; pages before a window are hidden from the plugin."""
         self.pages = Pages(self.request)
         self.pages.readers.add(self)
         self.page = self.pages.size
         windowed = {i for i, (window, _) in enumerate(facts.layers or ()) if window}
         self.pages.windowed = [name for name in self.pages.ports if int(name.rpartition(".")[2]) in windowed]
         self.sliding = bool(windowed) and not self.border and UNUSED is not None and STRIDE % self.page == 0
-        """Whether layers with windows let go of tokens."""
+        """Whether windowed layers drop tokens that they no longer see."""
         self.holds = Held(max(self.windows, default=0))
         self.rows: list[list[int]] = []
         """The pages of each row."""
         self.owned = 0
-        """Tokens up to which each row has pages, and shares none that it may write to."""
-        self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
-        give_back_file(folder / WEIGHTS)  # packed, they are copies
+        """Tokens up to which each row has pages that it may write to, as nobody shares them."""
+        self.forward(np.zeros((1, 1), np.int64))  # packs the weights before anyone waits
+        give_back_file(folder / WEIGHTS)  # the packed weights are copies
         held = sum(cache.nbytes for cache in self.pages.caches.values())
         self.token_bytes = held // (self.pages.count * self.page)
         self.rewind(0)
@@ -116,15 +116,15 @@ class PagedSession(CachedSession):
         return logits
 
     def cut(self, row: Sequence[int], part: slice) -> Sequence[int]:
-        """The pages of some tokens of a row."""
+        """The pages of a part of a row's tokens."""
         return row[part.start // self.page : -(-part.stop // self.page)]
 
     def held_pages(self) -> list[Sequence[int]]:
-        """Of each row those that layers with windows hold."""
+        """The pages of each row that windowed layers hold."""
         return [[*chain(*(self.cut(row, part) for part in self.holds.parts(self.length)))] for row in self.rows]
 
     def infer(self, tokens: np.ndarray, last: int) -> np.ndarray:
-        """The logits (batch, last, vocab) after more tokens of every row."""
+        """Read more tokens of every row; returns the logits (batch, last, vocab)."""
         batch, count = tokens.shape
         lengths, ends = np.array(self.lengths), count * np.arange(1, batch + 1)
         feeds = {
@@ -142,7 +142,7 @@ class PagedSession(CachedSession):
         return logits.reshape(batch, last, -1)
 
     def show(self, lengths: np.ndarray, count: int, window: int) -> list[np.ndarray]:
-        """What layers with a window are told of rows of such lengths, and so many tokens more, as `seen` names it."""
+        """The `seen` inputs for a window: rows of these lengths, and `count` tokens more."""
         unseen = np.maximum(lengths + 1 - window, 0) // self.page if window else 0 * lengths
         rows = [row[first:] for row, first in zip(self.rows, unseen, strict=True)]
         past = lengths - unseen * self.page
@@ -151,10 +151,10 @@ class PagedSession(CachedSession):
         return [past.astype(np.int32), pages, bounds(np.cumsum([len(row) for row in rows])), longest]
 
     def own(self, totals: Sequence[int]) -> None:
-        """Give every row pages of its own for what comes after its length, up to so many tokens."""
+        """Give every row pages that it may write to, from its length up to its total."""
         lengths, needed = self.lengths, [-(-total // self.page) for total in totals]
         for row, length in zip(self.rows, lengths, strict=True):
-            del row[-(-length // self.page) :]  # rewound
+            del row[-(-length // self.page) :]  # these were rewound
         users = self.pages.users()
         most = sum(wanted - length // self.page for wanted, length in zip(needed, lengths, strict=True))
         if self.pages.count - len(users) < most:
@@ -163,7 +163,7 @@ class PagedSession(CachedSession):
         copies = {}
         for row, length, wanted in zip(self.rows, lengths, needed, strict=True):
             begun = length // self.page
-            if len(row) > begun and users[row[begun]] > 1:  # others read what is there
+            if len(row) > begun and users[row[begun]] > 1:  # other rows read what is there
                 users[row[begun]] -= 1
                 copied, row[begun] = row[begun], next(free)
                 copies[row[begun]] = copied
@@ -190,7 +190,7 @@ class PagedSession(CachedSession):
 
     @property
     def starts(self) -> list[int]:
-        """Of each row the first token from which on layers with windows hold it."""
+        """The first token of each row that windowed layers hold."""
         return [self.holds.begin] * len(self.rows)
 
     def serves(self, found: KeyValues, length: int) -> bool:
@@ -204,7 +204,7 @@ class PagedSession(CachedSession):
         self.cached, self.held_rows, self.holds.begin = len(tokens), 1, read_begin(found)
 
     def fill(self, pages: Sequence[int], found: KeyValues) -> None:
-        """Copy what was exported into pages."""
+        """Copy an export into pages."""
         before = read_begin(found) // self.page
         for name, cache in self.pages.caches.items():
             held = pages[before:] if name in self.pages.windowed else pages
@@ -216,7 +216,7 @@ class PagedSession(CachedSession):
 
 
 class PagedBatch(PagedSession):
-    """A batch with pages of its own; rows may be of any lengths."""
+    """A batch with pages of its own, and rows of any lengths."""
 
     def __init__(self, session: PagedSession):
         self.request, self.pages, self.page = session.request, session.pages, session.page
@@ -278,7 +278,7 @@ def bounds(ends: np.ndarray) -> np.ndarray:
 
 
 def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """The first and the last of numbers that follow each other."""
+    """The first and last number of each run of consecutive numbers."""
     ordered = sorted(numbers)
     ends = [place for place, (one, next_one) in enumerate(pairwise(ordered)) if next_one != one + 1]
     return [(ordered[a], ordered[b]) for a, b in zip([0, *(end + 1 for end in ends)], [*ends, -1], strict=True)]

@@ -1,4 +1,4 @@
-"""Let a lowered decoder keep its caches in pages, as the plugin's own attention for many requests reads them."""
+"""Change a lowered decoder to paged caches, with the plugin's own attention for many requests."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -12,20 +12,20 @@ from openvino.op import _PagedAttentionExtension as PagedAttention  # its only n
 from backends.openvino.nodes import Node, integers, number, outputs, parameter, vector
 
 SEEN = ("past_lens", "block_indices", "block_indices_begins", "max_context_len")
-"""Inputs that tell which pages of each row a layer reads: for each window once."""
+"""Inputs that tell which pages of each row a layer reads, once for each window."""
 
 
 def seen(window: int) -> list[str]:
-    """The names of those inputs for layers with a window, or, where it is 0, without one."""
+    """The names of those inputs for a window; 0: none."""
     return [f"{name}.{window}" if window else name for name in SEEN]
 
 
 def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -> None:
-    """Replace each attention and its states; `layers` are their windows and ALiBi slopes.
+    """Replace each attention and its states by paged attention; `layers` are their windows and ALiBi slopes.
 
-    All rows' tokens come one after another as a single row, `tokens` (1, N). The caches become inputs
-    `key_cache.0`, `value_cache.0`, ..., whose shapes and types the plugin chooses. Where layers share keys and values,
-    each writes them into the same pages once more, which changes nothing.
+    All rows' tokens follow each other in one row, `tokens` (1, N). The caches become inputs `key_cache.0`,
+    `value_cache.0`, ..., with shapes and types of the plugin's choice. Layers that share keys and values each write
+    them to the same pages, which is redundant but harmless.
     """
     kept = {node.get_friendly_name(): node for node in model.get_parameters()}
     starts = parameter("subsequence_begins", Type.i32, -1)
@@ -64,7 +64,7 @@ def page(model: openvino.Model, layers: Sequence[tuple[int, Sequence[float]]]) -
 
 
 def new(x: Node) -> Node:
-    """Of keys or values with those from the cache, for each head: the new ones, (1, kv_heads, N, head_dim)."""
+    """The new keys or values alone, (1, kv_heads, N, head_dim), from their concatenation with the cache."""
     node = x.get_node()
     while node.get_type_name() != "Concat":
         node = node.input_value(0).get_node()
@@ -72,7 +72,7 @@ def new(x: Node) -> Node:
 
 
 def flat(x: Node) -> Node:
-    """From (1, heads, N, head_dim) to (N, heads head_dim); what only led to the former is left out."""
+    """(1, heads, N, head_dim) to (N, heads head_dim), without the transposition that led to the former."""
     _, heads, _, head_dim = x.get_partial_shape()
     if x.get_node().get_type_name() == "Transpose":
         x = x.get_node().input_value(0)
@@ -83,13 +83,13 @@ def flat(x: Node) -> Node:
 
 
 def user(node: Node) -> Node:
-    """The one node that reads the output of `node`."""
+    """The only node that reads the output of `node`."""
     [target] = node.output(0).get_target_inputs()
     return target.get_node()
 
 
 def beside(sinks: Node) -> list[Node]:
-    """Inputs for scores, turned caches, sparse attention, sinks, evictions and trees of tokens: few are wanted."""
+    """The remaining, mostly empty inputs of the operation: scores, rotated caches, sparse attention, sinks, ..."""
 
     def none(kind: type, *shape: int) -> Node:
         return op.constant(np.zeros(shape, kind))

@@ -1,4 +1,4 @@
-"""Run a decoder that optimum-intel or OpenVINO's own repositories exported: its caches are states of the runtime."""
+"""Run a decoder exported by optimum-intel or by OpenVINO's repositories: caches are states of the runtime."""
 
 from math import prod
 from pathlib import Path
@@ -14,11 +14,11 @@ from backends.prebuilt import PRECISION, Facts, Prebuilt, check_inputs
 REQUIRED = {"input_ids", "attention_mask", "beam_idx"}
 KNOWN = {"position_ids"}
 SMALL = 1024
-"""Numbers up to which a constant counts as no weight."""
+"""Constants of up to this many numbers do not count as weights."""
 
 
 class PrebuiltSession(CachedSession):
-    """An exported decoder. What is rewound stays in the runtime's cache, hidden by the mask."""
+    """An exported decoder; rewound tokens stay in the runtime's cache, masked."""
 
     def __init__(self, export: Prebuilt, device: str):
         graph = Path(export.graph)
@@ -38,7 +38,7 @@ class PrebuiltSession(CachedSession):
         self.context_length, self.vocab_size = export.context_length, int(width.get_length())
         self.placement = Placement("openvino", device.lower(), PRECISION)
         self.seen = np.empty(0, np.int64)
-        """For every token in the runtime's cache, whether it still counts."""
+        """For every token in the runtime's cache, whether it is visible."""
         self.parents = np.zeros(1, np.int32)
         """The row of the runtime's cache that each row continues."""
 
@@ -69,14 +69,14 @@ class PrebuiltSession(CachedSession):
 
 
 def properties(device: str) -> dict[str, str]:
-    """How a device should compute: on a processor as `runtime.properties` has it for 16-bit weights and states."""
+    """A device's properties: on a processor those of `runtime.properties` for 16-bit weights and states."""
     chosen = {"PERFORMANCE_HINT": "LATENCY"}
     exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f16"}
     return chosen | (exact if device == "CPU" else {})
 
 
 def inspect(export: Prebuilt) -> Facts:
-    """The facts of an export; raises BackendError where it cannot be run."""
+    """Read an export's facts; raises BackendError if it cannot be run."""
     session = PrebuiltSession(export, "CPU")
     weights = (
         prod(node.get_output_shape(0))

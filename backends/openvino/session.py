@@ -11,15 +11,15 @@ from backends.cached import CachedSession
 from backends.openvino.runtime import WEIGHTS, compile_model, infer, placement, properties, read_facts
 
 HIDDEN = 1 << 30
-"""The position of a cached token that nobody sees."""
+"""The position of a hidden token in the cache."""
 SPARE = 256
-"""Hidden tokens that are left in the cache, however few are seen."""
+"""Hidden tokens that are tolerated in the cache, however few are visible."""
 
 
 class StatefulSession(CachedSession):
-    """A loaded decoder. What is rewound stays in the runtime's cache, hidden, until it is worth moving the rest.
+    """A loaded decoder; rewound tokens stay in the runtime's cache, hidden, until compacting pays off.
 
-    Where there is an encoder, it reads each prompt once, and the keys and values it gives stay until the next.
+    An encoder reads each prompt once; the keys and values that it returns are kept until the next prompt.
     """
 
     def __init__(self, folder: Path, device: str):
@@ -37,13 +37,13 @@ class StatefulSession(CachedSession):
         self.placement = placement(compiled, facts)
         self.border, self.long = facts.border, False
         self.memory: dict[str, np.ndarray] = {}
-        """Keys and values of the prompt that the encoder has read."""
+        """The encoder's keys and values of the prompt."""
         self.parents = np.zeros(1, np.int32)
         """The row of the runtime's cache that each row continues."""
         self.slots = np.empty(0, np.int64)
         """The position of every token in the runtime's cache."""
-        self.forward(np.zeros((1, 1), np.int64))  # packs the weights, while nobody waits yet
-        give_back_file(folder / WEIGHTS)  # packed, they are copies
+        self.forward(np.zeros((1, 1), np.int64))  # packs the weights before anyone waits
+        give_back_file(folder / WEIGHTS)  # the packed weights are copies
         self.token_bytes = sum(int(each.state.byte_size) for each in self.request.query_state())
         self.rewind(0)
 
@@ -74,7 +74,7 @@ class StatefulSession(CachedSession):
             self.compact()
 
     def compact(self) -> None:
-        """Keep only what is seen: a copy of it, which costs as much as reading a few tokens."""
+        """Drop hidden tokens from the cache: a copy, which takes as long as reading a few tokens."""
         seen = np.flatnonzero(self.slots != HIDDEN)
         for state in self.request.query_state():
             state.state = Tensor(np.ascontiguousarray(state.state.data[:, :, seen]))
@@ -85,14 +85,14 @@ class StatefulSession(CachedSession):
         self.remember({name: values[parents] for name, values in self.memory.items()})
 
     def remember(self, memory: dict[str, np.ndarray]) -> None:
-        """Let the decoder attend to these keys and values, which the encoder calls `read_...`."""
+        """Set the keys and values that the decoder cross-attends to; the encoder calls them `read_...`."""
         self.memory = memory
         for name, values in memory.items():
             self.request.set_tensor(name.replace("read_", "memory_"), Tensor(values, shared_memory=True))
 
 
 def only_decoder(model: openvino.Model) -> None:
-    """Leave out the encoder of a model."""
+    """Remove the encoder from a model."""
     for result in model.get_results():
         if not result.input_value(0).get_names() & {"logits"}:
             model.remove_result(result)
@@ -100,7 +100,7 @@ def only_decoder(model: openvino.Model) -> None:
 
 
 def only_encoder(model: openvino.Model) -> None:
-    """Leave out the decoder of a model."""
+    """Remove the decoder from a model."""
     for sink in model.get_sinks():
         model.remove_sink(sink)
     for result in model.get_results():

@@ -1,4 +1,4 @@
-"""Make graphs of a tokenizer.json, one that encodes and one that decodes, where openvino-tokenizers is installed."""
+"""Convert a tokenizer.json to two graphs, one that encodes and one that decodes, with openvino-tokenizers."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -10,12 +10,12 @@ NEEDED = {"openvino_tokenizers": "openvino-tokenizers", "transformers": "transfo
 
 
 def missing() -> list[str]:
-    """The packages that are needed for it and not installed."""
+    """The packages needed for this that are not installed."""
     return [package for module, package in NEEDED.items() if not find_spec(module)]
 
 
 def write(path: Path, special: Mapping[str, str], folder: Path) -> None:
-    """Write openvino_tokenizer and openvino_detokenizer (.xml and .bin) of the tokenizer.json at `path` to `folder`.
+    """Write openvino_tokenizer and openvino_detokenizer (.xml, .bin) of the tokenizer.json at `path` to `folder`.
 
     `special` has tokens by their role, such as eos_token.
     """

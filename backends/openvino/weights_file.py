@@ -1,4 +1,4 @@
-"""Write a graph whose large constants go to the disk one by one, and are never in memory together."""
+"""Write a graph whose large constants go to disk one by one, so that they are never in memory together."""
 
 import hashlib
 import re
@@ -15,27 +15,27 @@ from backends.errors import BackendError
 from backends.openvino.nodes import Node
 
 LEAST = 1 << 12
-"""Bytes from which a constant is large."""
+"""Constants of at least this many bytes are large."""
 ALIGNED = 64
-"""Constants begin at multiples of this, as those that OpenVINO writes."""
+"""Alignment of constants, the same as OpenVINO's own."""
 CONSTANT = re.compile(rb'(name="([^"]*)" type="Const"[^>]*>\s*<data [^>]*offset=")([0-9]+)(" size="([0-9]+)")')
-"""A constant in a graph: its name, and where its bytes begin and how many they are."""
+"""A constant in the graph's XML: its name, offset and size."""
 
 
 class WeightsFile:
-    """The weights beside a graph, `NAME.bin`; zeros stand for the large ones in the graph until that is written."""
+    """The weights file `NAME.bin` of a graph; until it is finished, zeros stand for large constants in the graph."""
 
     def __init__(self, folder: Path, name: str):
         self.folder, self.name = folder, name
         self.file = (folder / f"{name}.bin").open("wb")
         self.zeros = np.zeros(0, np.uint8)
-        """What stands for every constant that is not larger than this."""
+        """The zeros that all constants of up to this size share."""
         self.smaller: list[np.ndarray] = []
-        """What stood for others before: the runtime reads it once more, and does not keep it."""
+        """Earlier, smaller zeros, which the runtime reads once more but does not keep."""
         self.places: dict[str, int] = {}
-        """Where each large constant begins, by its name."""
+        """The offset of each large constant by name."""
         self.written: dict[bytes, int] = {}
-        """The same by what it holds."""
+        """The same by content."""
 
     def constant(self, data: np.ndarray, kind: Type, shape: tuple[int, ...]) -> Node:
         """A constant of a type that NumPy may not have; `data` are its bytes."""
@@ -53,7 +53,7 @@ class WeightsFile:
         return node
 
     def stack(self, parts: Iterable[np.ndarray], kind: Type, shape: tuple[int, ...]) -> Node:
-        """A constant whose first dimension counts `parts`, of which only one need be in memory."""
+        """A constant that stacks `parts` along a new first axis, one in memory at a time."""
         each = iter(parts)
         first = np.ascontiguousarray(next(each))
         if first.nbytes * shape[0] < LEAST:
@@ -66,7 +66,7 @@ class WeightsFile:
         return node
 
     def placeholder(self, size: int, kind: Type, shape: tuple[int, ...]) -> tuple[Node, str]:
-        """A constant of so many bytes, all zero, and its name."""
+        """A constant of `size` zero bytes, and its name."""
         if size > len(self.zeros):
             self.smaller.append(self.zeros)
             self.zeros = np.zeros(size, np.uint8)
@@ -77,12 +77,12 @@ class WeightsFile:
         return node, name
 
     def align(self) -> int:
-        """Where the next constant begins."""
+        """Pad the file to the next constant's offset, and return that."""
         self.file.write(bytes(-self.file.tell() % ALIGNED))
         return self.file.tell()
 
     def finish(self, model: openvino.Model) -> None:
-        """Write the graph, and its small constants behind the large ones."""
+        """Write the graph, and its small constants after the large ones."""
         graph, all_of_them = self.folder / f"{self.name}.xml", self.folder / "constants.bin"
         openvino.serialize(model, graph, all_of_them)
         copied: dict[tuple[int, int], int] = {}
