@@ -1,4 +1,4 @@
-"""One user's home: its settings, models, conversations and files are opened here, and nowhere else."""
+"""One user's home folder: the only place that opens its settings, models, conversations and other files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # imported where they are used: the first frame needs none of
 
 @dataclass(frozen=True)
 class Opened:
-    """A model ready to answer, and what to tell about it."""
+    """An opened model, and what the fronts show about it."""
 
     engine: Engine
     name: str
@@ -40,11 +40,11 @@ class Opened:
     seconds: float
     """How long opening took."""
     leaves: str = ""
-    """The other machine that text goes to; nothing, where it stays on this one."""
+    """The machine that text is sent to; empty for a model on this one."""
 
     @property
     def place(self) -> str:
-        """Backend, device and precision; of a model elsewhere, where text goes."""
+        """Backend, device and precision; for a remote model, where text goes."""
         from chatapp.evaluation.compare import describe
 
         place = self.engine.placement
@@ -52,7 +52,7 @@ class Opened:
 
     @property
     def context_length(self) -> int:
-        """The tokens that its context holds; 0, where its server does not tell."""
+        """The model's context length in tokens; 0 if its server does not report one."""
         from chatapp.generation.contract import UNKNOWN_CONTEXT
 
         length = self.engine.context_length
@@ -60,33 +60,33 @@ class Opened:
 
     @property
     def about(self) -> str:
-        """How large it is, or where it answers."""
+        """The number of parameters, or the server of a remote model."""
         from chatapp.text.units import count
 
         return f"{count(self.parameters)} parameters" if self.parameters else f"on {self.engine.placement.device}"
 
 
 class Workspace:
-    """Opens what is in a user's home; every time as the settings say by then."""
+    """Opens what is in a user's home. Settings are read anew each time, so changes take effect at once."""
 
     def __init__(self, home: Path | None = None, *, shares: bool = False) -> None:
-        """The user's own home, unless another is given; where it `shares`, models of a running server are used."""
+        """Use `home`, by default the user's own; if it `shares`, models that a running server has open are used."""
         self.home, self.shares = home or settings.home(), shares
 
     # The user's files
 
     def read_settings(self) -> Settings:
-        """The settings; SettingsError tells what is wrong with them."""
+        """Read the settings; SettingsError says what is wrong with them."""
         return settings.read(self.home / "settings.toml")
 
     def choose_theme(self, name: str) -> None:
-        """Keep a theme for the next start; SettingsError tells why it cannot be kept."""
+        """Save the theme for the next start; SettingsError says why it cannot be saved."""
         settings.choose_theme(self.home / "settings.toml", name)
 
     def read_setup(
         self, preset: str | None, system: str | None, think: Think | None = None, tools: Sequence[str] | None = None
     ) -> Setup:
-        """How answers are to be: options of a preset, a system prompt, perhaps by its name, and servers of tools."""
+        """How a conversation is answered: a preset's options, a system prompt (text or name), and tool servers."""
         from chatapp.conversation import Setup
         from chatapp.settings import presets, system_prompts
 
@@ -100,7 +100,7 @@ class Workspace:
     # Models
 
     def open_store(self) -> Store:
-        """The models, in all folders that are there; says on standard error which are not."""
+        """The model store over every configured folder that exists; missing ones are noted on standard error."""
         from model_store import Store
 
         folders = [Path(os.path.expanduser(text)) for text in self.read_settings().stores]
@@ -124,7 +124,7 @@ class Workspace:
         precision: str | None = None,
         objective: str | None = None,
     ) -> PlacementOptions:
-        """Where a model is to run: as is asked for, else as the settings say."""
+        """Where a model is to run: the arguments given, otherwise what the settings say."""
         from chatapp.placement.selection import PlacementOptions
 
         chosen = self.read_settings()
@@ -139,10 +139,10 @@ class Workspace:
         on_fallback: Callable[[str], object] = lambda reason: None,
         draft: str = "",
     ) -> Opened:
-        """Open a model, and the one that is to `draft` for it, if there is one.
+        """Open a model, and the model `draft` for speculative decoding if one is named.
 
-        `on_fallback` is told, then or later, that a backend failed and another goes on.
-        MODEL@SERVER is one that a server has: its name, or its address.
+        `on_fallback` is called, now or later, with the reason when a backend failed and another took over.
+        MODEL@SERVER names a model on another server, by the server's name or address.
         """
         start = time.perf_counter()
         if elsewhere := self.split_remote(name):
@@ -176,7 +176,7 @@ class Workspace:
         open_here: Callable[[], Engine],
         on_fallback: Callable[[str], object],
     ) -> Engine | None:
-        """The model, as the user's running server has it; None where there is no such server."""
+        """The model as the user's running server has it open; None if there is no such server."""
         if not (self.home / "server.json").exists():  # before anything is imported for it
             return None
         from chatapp.placement import served
@@ -194,7 +194,7 @@ class Workspace:
         return Opened(engine, full, 0, engine.load_seconds, engine.connection.remote.elsewhere)
 
     def split_remote(self, name: str) -> tuple[str, str] | None:
-        """The model and the server of a name that has both; None of a model that is here."""
+        """Split MODEL@SERVER into model and server; None for a local model."""
         if "@" not in name or os.path.exists(name):
             return None
         from chatapp.remote.address import split_model
@@ -202,23 +202,23 @@ class Workspace:
         return split_model(name)
 
     def find_model(self, name: str) -> str:
-        """The full name of a model that is here; of one on a server, the name as it is."""
+        """The full name of a local model; the name of a remote one is returned unchanged."""
         return name if self.split_remote(name) else self.open_store().get(name).name
 
     def read_remotes(self) -> Sequence[Remote]:
-        """The servers that were given names."""
+        """The saved remote servers."""
         from chatapp.remote import remotes
 
         return list(remotes.read(self.home).values())
 
     def open_tools(self, warn: Callable[[str], object]) -> Toolset:
-        """The tools of one conversation, of the servers in the settings; none is started before it is looked at."""
+        """The tools of one conversation, from the servers in the settings, each started on first use."""
         from chatapp.conversation.tools.toolset import Toolset
 
         return Toolset(lambda: self.read_settings().mcp, warn)
 
     def list_remote_models(self) -> list[str]:
-        """The full names of the models that servers had when they were named."""
+        """The full names of the models that the saved servers had when they were added."""
         from chatapp.remote.address import join_model
 
         return [join_model(model, one.name) for one in self.read_remotes() for model in one.models or ("",)]
@@ -229,19 +229,19 @@ class Workspace:
         placement: PlacementOptions | None = None,
         on_end: Callable[[list[Measurement]], object] = lambda ranking: None,
     ) -> Measuring:
-        """The thread that measures a model's backends once all is quiet; `on_end` is told the ranking."""
+        """A thread that measures the model's backends once the app is idle; `on_end` is called with the ranking."""
         from chatapp.placement.measuring import Measuring
 
         return Measuring(self.open_store(), name, placement or self.choose_placement(), on_end=on_end)
 
     def open_jobs(self, on_change: Callable[[Job], None]) -> Jobs:
-        """What is done with models in processes of their own, and was left undone the last time."""
+        """The model jobs, which run in processes of their own, with those left unfinished by the last run."""
         from chatapp.models.jobs import Jobs
 
         return Jobs(on_change, path=self.home / "jobs.json")
 
     def open_acceptance(self) -> Acceptance:
-        """What became of offers in editors."""
+        """The record of which completions were accepted in editors."""
         from chatapp.completion.acceptance import Acceptance
 
         return Acceptance(self.home / "completions.jsonl")
@@ -249,9 +249,9 @@ class Workspace:
     # Conversations
 
     def open_history(self, patience: float | None = None) -> History:
-        """The conversations; HistoryError tells why they cannot be kept.
+        """The conversation history; HistoryError says why it cannot be opened.
 
-        With `patience`, another program's writing is waited for so many seconds at most.
+        `patience` is how many seconds to wait at most while another program writes to it.
         """
         from chatapp.history import History
 
@@ -261,7 +261,7 @@ class Workspace:
         return history
 
     def peak_memory(self) -> int:
-        """Bytes that this process has taken at most."""
+        """The peak memory of this process, in bytes."""
         from chatapp.generation.memory import peak_memory
 
         return peak_memory()

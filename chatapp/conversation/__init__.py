@@ -1,6 +1,6 @@
-"""Conversations between a user and a model: a tree of messages, saved as it grows where that is wanted.
+"""Conversations between a user and a model: a tree of messages, saved as it grows if there is a history.
 
-They are imported when first asked for, as are generation and history, which they stand on.
+The names below are imported on first use, because they bring generation and history with them.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Files and folders that a message names by `@path`: find them, rank them, and put their text into the message."""
+"""Files and folders that a message mentions as `@path`: finding them, ranking them, and attaching their text."""
 
 import os
 import re
@@ -14,35 +14,35 @@ from chatapp.text.errors import InputError
 from chatapp.text.units import size as in_bytes
 
 LARGEST: Final = 1_000_000
-"""Bytes of the largest file that is taken."""
+"""Maximum size of a file, in bytes."""
 FOLDER_LIMIT: Final = 256_000
-"""Bytes that the files of a folder may have together; the rest is only listed."""
+"""Maximum bytes of a folder's files together; the rest is only listed."""
 LISTED: Final = 200
-"""Files of a folder that are listed."""
+"""Maximum files of a folder that are listed."""
 MOST_FILES: Final = 2_000
-"""Files of one folder that are looked at: one with very many hides no other."""
+"""Maximum files examined per folder, so that a huge folder does not hide the others."""
 SKIPPED: Final = {"__pycache__", "node_modules"}
-"""Folders that nobody means; hidden ones are skipped as well."""
+"""Folders that are never offered; hidden ones are skipped as well."""
 SCATTERED: Final = 5
-"""The kind, as `score` counts them, from which the letters of a query only occur somewhere in a path."""
+"""The rank, as `score` counts, from which the letters of a query only occur scattered in a path."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A file, or a folder, that could be attached."""
+    """A file or folder that could be attached."""
 
     path: str
-    """From the working directory on, with `/`; a folder ends with one."""
+    """Relative to the working directory, with `/`; a folder ends with one."""
     size: int = 0
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What there is to attach."""
+    """The files and folders that could be attached."""
 
     candidates: tuple[Candidate, ...]
     complete: bool = True
-    """Whether that is all: a very large tree is not walked to its end."""
+    """Whether these are all: a very large tree is not walked to its end."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,22 @@ class Mention:
 
 @dataclass(frozen=True)
 class Attachment:
-    """What an `@path` stood for when it was read."""
+    """A mentioned file or folder as it was when read."""
 
     path: str
     text: str
-    """As it goes into the message: the path as heading, and a fenced block."""
+    """As it goes into the message: the path as a heading, and a fenced block."""
     stamp: tuple[int, int]
-    """When it was last changed, and its size: tells whether it is another one later."""
+    """Modification time and size, to notice later changes."""
     left_out: int = 0
-    """Files of the folder that are listed, or not even that, without their text."""
+    """Files of the folder whose text is not included."""
 
 
 # Finding
 
 
 def scan(root: Path, *, limit: int = 10_000, seconds: float = 2.0) -> Scan:
-    """Text files and folders below `root`, nearest first, at most so many and for at most so long."""
+    """Text files and folders below `root`, nearest first, within these limits of number and time."""
     found: list[Candidate] = []
     queue, end = deque([""]), time.monotonic() + seconds
     complete = True
@@ -92,19 +92,19 @@ def scan(root: Path, *, limit: int = 10_000, seconds: float = 2.0) -> Scan:
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds, by name, without what is hidden; nothing where it cannot be read."""
+    """The visible entries of a folder by name; empty if it cannot be read."""
     try:
         with os.scandir(folder) as found:
             named = [entry for entry in found if not entry.name.startswith(".") and entry.name not in SKIPPED]
     except OSError:
         return []
-    # Those that are no UTF-8, or hold control characters, can be neither shown nor typed.
+    # Names that are not UTF-8 or contain control characters can be neither shown nor typed.
     told = (entry for entry in named if entry.name.isprintable() and '"' not in entry.name)
     return sorted(told, key=lambda entry: entry.name.casefold())
 
 
 def text_size(path: Path) -> int | None:
-    """The size of a text file that is not too large, None of anything else."""
+    """The size of a text file that is not too large; None for anything else."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
@@ -116,19 +116,19 @@ def text_size(path: Path) -> int | None:
 
 
 def rank(query: str, candidates: Sequence[Candidate], limit: int = 8) -> list[Candidate]:
-    """The candidates that have the letters of the query in this order, in any case, the likeliest first."""
+    """The candidates that contain the query's letters in order, ignoring case, best match first."""
     wanted = query.casefold()
     if not wanted:
         near = sorted(candidates, key=lambda candidate: candidate.path.rstrip("/").count("/"))  # stable: by name within
         return near[:limit]
-    letters = re.compile("".join(f"(?>.*?{re.escape(letter)})" for letter in wanted))  # takes each where it is first
+    letters = re.compile("".join(f"(?>.*?{re.escape(letter)})" for letter in wanted))  # atomic: no backtracking
     paths = ((candidate, candidate.path.casefold()) for candidate in candidates)
     fitting = [(score(wanted, path), path, candidate) for candidate, path in paths if letters.match(path)]
     return [found for _, _, found in sorted(fitting, key=lambda fit: fit[:2])[:limit]]
 
 
 def score(query: str, path: str) -> tuple[int, int, int]:
-    """Lower is likelier: the name itself, its beginning, the beginning of a word in it, the path, scattered letters."""
+    """Sort key, lower is better: exact name, prefix, start of a word, within the name, within the path, scattered."""
     name = path.rstrip("/").rpartition("/")[2]
     if query.rstrip("/") in (name, name.partition(".")[0], path.rstrip("/")):
         kind = 0
@@ -147,7 +147,7 @@ def score(query: str, path: str) -> tuple[int, int, int]:
 
 
 def is_guess(query: str, candidate: Candidate) -> bool:
-    """Whether a candidate has only the letters of the query, and nowhere the word: any name fits some file so."""
+    """Whether a candidate only has the query's letters scattered, as some file does for any query."""
     return bool(query) and score(query.casefold(), candidate.path.casefold())[0] >= SCATTERED
 
 
@@ -155,11 +155,11 @@ def is_guess(query: str, candidate: Candidate) -> bool:
 
 _MENTION: Final = re.compile(r'(?:(?<=[\s(\[{])|^)@(?:"([^"\n]+)"|([^\s"]+))', re.MULTILINE)
 _AFTER: Final = ".,;:!?)]}'"
-"""Punctuation that may follow a path without being part of it."""
+"""Punctuation that may follow a path without belonging to it."""
 
 
 def mentions(text: str, is_there: Callable[[str], bool]) -> Iterator[Mention]:
-    """Every `@path` and `@"path with spaces"` that is there; any other `@word` is only text."""
+    """Every `@path` and `@"path with spaces"` that exists; any other `@word` is plain text."""
     for found in _MENTION.finditer(text):
         path, end = found[1] or found[2], found.end()
         if found[2]:
@@ -170,25 +170,25 @@ def mentions(text: str, is_there: Callable[[str], bool]) -> Iterator[Mention]:
 
 
 def mention(path: str) -> str:
-    """The path as it is written in a message."""
+    """A path as a mention."""
     return f'@"{path}"' if re.search(r"\s", path) or path[-1:] in _AFTER else f"@{path}"
 
 
 def locate(path: str, root: Path) -> Path:
-    """Where a path that somebody typed leads to; `~` is home, and `root` where it begins otherwise."""
+    """The location of a path that was typed, relative to `root`; `~` is the home folder."""
     return root / os.path.expanduser(path)
 
 
 def is_there(path: str, root: Path) -> bool:
-    """Whether a path leads to a file or folder."""
+    """Whether the path exists."""
     try:
         return locate(path, root).exists()
-    except (OSError, ValueError):  # too long for a name, or a zero in it
+    except (OSError, ValueError):  # a name that is too long, or contains a zero byte
         return False
 
 
 def is_whole(path: str, root: Path) -> bool:
-    """Whether a path leads to something that is no folder, so that nothing more need be typed."""
+    """Whether the path exists and is not a folder, so that nothing more need be typed."""
     return is_there(path, root) and not locate(path, root).is_dir()
 
 
@@ -196,9 +196,9 @@ def is_whole(path: str, root: Path) -> bool:
 
 
 def attach(text: str, root: Path, known: Iterable[str] = ()) -> tuple[Attachment, ...]:
-    """Everything that a text mentions, each once, as it is now; InputError where something cannot be taken.
+    """Read everything a text mentions, each once; InputError if something cannot be attached.
 
-    The paths in `known` were there while it was typed: one that is gone since would pass for a word.
+    `known` are paths that existed while the text was typed: one that is gone since would pass for plain text.
     """
     for path in known:
         if mention(path) in text and not is_there(path, root):
@@ -208,12 +208,12 @@ def attach(text: str, root: Path, known: Iterable[str] = ()) -> tuple[Attachment
 
 
 def message(text: str, attachments: Sequence[Attachment]) -> str:
-    """The text, and below it what is attached."""
+    """The text, followed by its attachments."""
     return "\n\n".join((text, *(attachment.text for attachment in attachments)))
 
 
 def read(path: str, root: Path) -> Attachment:
-    """A file, or a folder with its listing and its text files, as they are now."""
+    """A file, or a folder's listing and text files, in their current state."""
     place = locate(path, root)
     try:
         found = place.stat()
@@ -226,12 +226,12 @@ def read(path: str, root: Path) -> Attachment:
 
 
 def file_text(path: str, place: Path) -> str:
-    """The text of a file; InputError where it has none."""
+    """The text of a file; InputError if it is not a text file or too large."""
     found = place.stat()
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"{path} is neither a file nor a folder")
     with place.open("rb") as file:
-        content = file.read(LARGEST + 1)  # the size of a file that the system makes up, or that grows, tells nothing
+        content = file.read(LARGEST + 1)  # st_size is wrong for files in /proc and for files that grow
     if len(content) > LARGEST:
         size = in_bytes(max(found.st_size, len(content)))
         raise InputError(f"{path} is too large to attach: {size}, at most {in_bytes(LARGEST)}")
@@ -268,7 +268,7 @@ def read_folder(path: str, place: Path, stamp: tuple[int, int]) -> Attachment:
 
 
 def block(path: str, text: str, language: str | None = None) -> str:
-    """A heading, and the text in a fence that nothing in it can close."""
+    """A heading, and the text in a fence long enough that nothing in the text closes it."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     suffix = path.rpartition("/")[2].rpartition(".")[2] if language is None and "." in path else ""
@@ -277,7 +277,7 @@ def block(path: str, text: str, language: str | None = None) -> str:
 
 
 def summary(found: Sequence[Attachment], tokens: int | None) -> str:
-    """What is attached, in one line."""
+    """One line about the attachments."""
     if not found:
         return ""
     left_out = sum(attachment.left_out for attachment in found)

@@ -1,4 +1,4 @@
-"""What of a conversation goes into the prompt when not all of it fits the context."""
+"""Which messages go into the prompt when the conversation does not fit the context."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -9,23 +9,23 @@ from chatapp.generation.text.tools import strip_calls
 from chatapp.history import Message as Kept
 
 PROBE = "You are a probe. " * 30
-"""A system prompt that no template has by itself."""
+"""A system prompt that no template contains by itself."""
 SUMMARY = "Summary of the conversation so far:"
 
 
 @dataclass
 class Window:
-    """Where the prompt begins; it stays there while it can, so that the cache can be used again."""
+    """Where the prompt begins; kept from turn to turn while possible, so that the KV cache can be reused."""
 
     first: int | None = None
-    """The message that it begins with, of a text the characters left out."""
+    """The id of the message it begins with; for a completion, how many characters are left out."""
     limit: int | None = None
-    """The tokens it was chosen for, where that is known."""
+    """The number of tokens it was chosen for; None if not known yet."""
 
     def choose(self, engine: Engine, options: Options, starts: Sequence[int], count: Callable[[int], int]) -> int:
-        """Which of the places where it may begin; `count` tells the tokens of a prompt that begins there.
+        """Choose where the prompt begins; `count` gives the tokens of a prompt that begins at a start.
 
-        Where something has to be left out, it is so much that the next few turns fit as well.
+        If something must be left out, enough is dropped that the next few turns fit as well.
         """
         limit = engine.context_length - room(engine, options)
         first = self.first
@@ -41,15 +41,15 @@ class Window:
 
 
 def room(engine: Engine, options: Options) -> int:
-    """The tokens that the prompt leaves to the answer."""
+    """The tokens reserved for the answer."""
     quarter, half = engine.context_length // 4, engine.context_length // 2
     return min(options.max_tokens or quarter, half)
 
 
 def prompt(engine: Engine, said: Sequence[Kept], *, system: str, summary: str = "") -> list[Message]:
-    """The conversation as the model is told it.
+    """The conversation as messages for the model, with its system prompt and summary.
 
-    A template that knows no system prompt gets it as the beginning of the first user's message.
+    If the chat template takes no system prompt, it is put before the first user message.
     """
     called = any(one.calls for one in said)
     messages = tell(said, knows_tools=called and takes_results(engine))
@@ -66,7 +66,7 @@ def prompt(engine: Engine, said: Sequence[Kept], *, system: str, summary: str = 
 
 
 def tell(said: Sequence[Kept], *, knows_tools: bool) -> list[Message]:
-    """Messages as the model is told them; one whose template knows no tools is told results as a user's words."""
+    """Messages in the model's form; a template that knows no tools gets tool results as user messages."""
     told = list[Message]()
     for place, one in enumerate(said):
         if not one.calls or not knows_tools:
@@ -84,12 +84,12 @@ def tell(said: Sequence[Kept], *, knows_tools: bool) -> list[Message]:
 
 
 def describe_result(message: Kept) -> str:
-    """What a tool gave, in words."""
+    """A tool result as text for a user message."""
     return f"[{message.calls[0].name if message.calls else 'a tool'} gave]\n{message.text}"
 
 
 def takes_results(engine: Engine) -> bool:
-    """Whether the model's chat template shows calls, and what tools gave: some only tell which tools there are."""
+    """Whether the chat template renders tool calls and their results; some only list the tools."""
     if not engine.knows_tools:
         return False
     call = ToolCall("probe", "{}", "123456789")
@@ -98,13 +98,13 @@ def takes_results(engine: Engine) -> bool:
 
 
 def takes_system(engine: Engine) -> bool:
-    """Whether the model's chat template has a place for a system prompt."""
+    """Whether the chat template renders a system prompt."""
     asked = Message("user", "x")
     return differ(engine, [asked], [Message("system", PROBE), asked])
 
 
 def differ(engine: Engine, one: Sequence[Message], other: Sequence[Message]) -> bool:
-    """Whether the model's chat template takes both conversations, and shows what is different in them."""
+    """Whether the chat template accepts both conversations and renders them differently."""
     try:
         return engine.count_chat(one) != engine.count_chat(other)  # a template's own system prompt may be longer
     except GenerationError:
@@ -112,5 +112,5 @@ def differ(engine: Engine, one: Sequence[Message], other: Sequence[Message]) -> 
 
 
 def turns(said: Sequence[Kept]) -> list[int]:
-    """Where the turns of a conversation begin."""
+    """The indices at which the turns of a conversation begin."""
     return sorted({0, *(place for place, one in enumerate(said) if one.role == "user")})

@@ -1,4 +1,4 @@
-"""One conversation with a model: what is asked, edited, answered again, and which branch is shown."""
+"""One conversation with a model: asking, editing, answering again, and which branch is shown."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from chatapp.history import History
 
 CONTINUATION = 128
-"""Tokens after which a text's continuation pauses, if the options do not say: a base model seldom ends by itself."""
+"""Default maximum of new tokens when continuing a text: a base model seldom stops by itself."""
 
 
 def limit(options: Options) -> Options:
-    """The options of a continuation, which pauses."""
+    """The options with the default token limit of a continuation, unless they set one."""
     return replace(options, max_tokens=options.max_tokens or CONTINUATION)
 
 
 class Dialogue:
-    """One conversation: a tree of messages, kept in memory and saved where there is a history.
+    """One conversation: a tree of messages in memory, saved to the history if there is one.
 
-    Nothing is lost while this object lives: what cannot be saved is saved when that works again, and `warn` is
-    told of it, once each way. Numbers of messages may be negative until then, and are understood ever after.
+    Nothing is lost while this object lives: what could not be saved is retried later, and `warn` is called once when
+    saving fails and once when it works again. Unsaved messages have negative ids, which stay valid after saving.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Dialogue:
         logprobs: int | None = None,
         toolset: "Toolset | None" = None,
     ) -> None:
-        """Begin a conversation, or open one of the history; `logprobs` are asked for where the options do not say."""
+        """Begin a conversation, or open a saved one; `logprobs` is the default where the options set none."""
         self._history, self.toolset = history, toolset
         self.kind: Kind = conversation.kind if conversation else kind
         self.logprobs = logprobs
@@ -63,40 +63,40 @@ class Dialogue:
         self._saving.setup = setup
         self._prompting = Prompting(self._tree, self._saving)
         self._draft: str | None = None if conversation else ""
-        """The draft that was kept last, where that is known."""
+        """The draft that was saved last; None if unknown."""
 
     @property
     def conversation(self) -> int | None:
-        """Its number in the history, once something was said."""
+        """Its id in the history; None until something was said."""
         return self._saving.conversation
 
     @property
     def setup(self) -> Setup:
-        """How it is answered."""
+        """The model, options and system prompt it is answered with."""
         return self._saving.setup
 
     @property
     def failure(self) -> HistoryError | None:
-        """Why it is not being saved, where that is so."""
+        """Why the last save failed; None if it succeeded."""
         return self._saving.failure
 
     @property
     def is_ahead(self) -> bool:
-        """Whether there are words here that are not on the disk."""
+        """Whether some of its text is not saved yet."""
         return bool(self._saving.new or self._saving.changed or self.unsaved_draft)
 
     @property
     def unsaved_draft(self) -> str:
-        """What the user has not sent, where that is not on the disk; a completion's has what was said, too."""
+        """The draft, if it is not saved yet; empty for a completion with messages, since its draft repeats them."""
         return "" if self.kind == "completion" and self.branch() else self._saving.draft or ""
 
     def change(self, setup: Setup) -> None:
-        """Answer in another way from now on."""
+        """Use another setup from now on."""
         self._saving.setup, self._saving.setup_changed = setup, True
         self._saving.save_if_well()
 
     def change_model(self, engine: Engine, model: str) -> str:
-        """Let a model answer from now on; says what it cannot do that was chosen, which is taken back."""
+        """Use another model from now on; returns why its thinking option had to be dropped, or an empty string."""
         setup, wrong = replace(self.setup, model=model), wrong_thinking(engine, model, self.setup.options)
         if wrong:
             setup = setup.without_thinking()
@@ -105,23 +105,23 @@ class Dialogue:
         return wrong
 
     def keep_draft(self, draft: str) -> None:
-        """Keep what the user has not sent yet; in a conversation without a word, it is all there is."""
+        """Save what the user has typed but not sent; this alone creates a conversation."""
         if draft != self._draft:
             self._draft = self._saving.draft = draft
             self._saving.save_if_well()
 
     def credit(self, text: str) -> Sequence[tuple[Role, str]]:
-        """The parts of a text that was not kept as such: as far as it is in here, by who wrote that."""
+        """Split a text into parts by author: what matches a branch, and the rest as the user's."""
         last, rest = self._tree.written(clean(text))
         return [*((one.role, one.text) for one in self._tree.branch(last)), ("user", rest)]
 
     def save(self) -> bool:
-        """Try to save what could not be saved before; whether everything is."""
+        """Save what is still unsaved; returns whether everything is saved now."""
         self._saving.save()
         return not self._saving.is_behind
 
     def keep_in(self, history: "History") -> None:
-        """Save everything in a history that could not be opened before."""
+        """Save everything to a history that could not be opened before."""
         self._history = self._saving.history = history
         self._saving.save()
 
@@ -132,40 +132,40 @@ class Dialogue:
         return self._tree.messages()
 
     def branch(self) -> Sequence[Message]:
-        """What is shown, from the first message to the last."""
+        """The messages of the branch that is shown, in order."""
         return self._tree.branch(self._tree.leaf)
 
     def last(self, role: Role) -> Message | None:
-        """The last message of the user's or the model's that is shown."""
+        """The last message of this role in the branch that is shown."""
         return next((one for one in reversed(self.branch()) if one.role == role), None)
 
     @property
     def unanswered(self) -> Message | None:
-        """The question that it ends with, as a fork may."""
+        """The user's message that the branch ends with, if it has no answer."""
         branch = self.branch()
         return branch[-1] if branch and branch[-1].role == "user" else None
 
     def message(self, message: int) -> Message:
-        """One message as it is now."""
+        """A message in its current state."""
         return self._tree[message]
 
     def tokens(self, message: int) -> Sequence[Token]:
-        """The tokens of a reply, where they are known."""
+        """The tokens of a reply; empty if they were not kept."""
         number = self._tree.number(message)
         return self._saving.tokens.get(number) or (self._history.tokens(number) if self._history else ())
 
     def latencies(self, message: int) -> Sequence[float]:
-        """The seconds that each token of a reply took, all but the first."""
+        """The seconds that each token of a reply took, without the first token."""
         number = self._tree.number(message)
         return self._saving.latencies.get(number) or (self._history.latencies(number) if self._history else ())
 
     def select(self, message: int) -> None:
-        """Show the branch through a message, to its newest end."""
+        """Show the branch through a message, down to its newest leaf."""
         self._saving.show(self._tree.newest(message))
         self._saving.save_if_well()
 
     def follow(self, text: str) -> bool:
-        """Show the branch of a text as a screen shows it, or the reply that it breaks off in; whether there is one."""
+        """Show the branch that has this displayed text, perhaps ending within a reply; returns whether there is one."""
         last, rest = self._tree.written(clean(text))
         shown = {one.id for one in self.branch()}
         replies = [one for one in self._tree.after(last) if one.role == "assistant"]
@@ -180,7 +180,7 @@ class Dialogue:
         return True
 
     def find_reached(self, text: str, turn: Turn | None) -> Reached | None:
-        """The reply that a text ends with, also where the end of it was taken back; or, of a turn, that fills a gap."""
+        """The reply that a displayed text ends in, even if cut short; or the reply of `turn` that fills a gap in it."""
         self.follow(text)
         newest = [self.message(one.id).id for one in turn.replies] if turn and not turn.withdrawn else []
         branch = list(self.branch())
@@ -200,28 +200,28 @@ class Dialogue:
         return None
 
     def before(self, message: Message) -> Sequence[Message]:
-        """The messages before one, from the first of its branch."""
+        """The messages before this one on its branch."""
         return self._tree.branch(message.parent)
 
     # What a user does with it
 
     def ask(self, engine: Engine, text: str, n: int = 1) -> Turn:
-        """Say something, which is answered; a question that got no answer is left aside."""
+        """Add a user's message and answer it; a preceding question without an answer is dropped from the branch."""
         leaf = self._tree.leaf
         while leaf is not None and is_unanswered(self._tree[leaf]):
             leaf = self._tree[leaf].parent
         return self._begin(engine, self._turn(engine, leaf, n, question=text))
 
     def edit(self, engine: Engine, message: int, text: str) -> Turn:
-        """Say something else in place of a message, which is answered."""
+        """Add another version of a user's message and answer it."""
         return self._begin(engine, self._turn(engine, self._tree[message].parent, question=text))
 
     def again(self, engine: Engine, message: int, n: int = 1) -> Turn:
-        """Another answer, or n, beside a reply; or to a question that has none."""
+        """Generate n more replies beside a reply, or to a question that has none."""
         return self._begin(engine, self._turn(engine, self._question(message), n))
 
     def go_on(self, engine: Engine, message: int, tokens: Sequence[Token], *, n: int = 1, after: str = "") -> Turn:
-        """Another version of a reply, or n, which begins with these tokens; in a text, before what is `after` it."""
+        """Generate n versions of a reply that begin with these tokens; `after` is the text behind a gap to fill."""
         self._check_author(self._tree[message].model)
         parent = self._question(message) if self.kind == "chat" else self._tree[message].parent
         turn = self._turn(engine, parent, n)
@@ -229,7 +229,7 @@ class Dialogue:
         return self._begin(engine, turn)
 
     def resume(self, engine: Engine, message: int) -> Turn:
-        """Let an answer that was cut off go on, in the same message."""
+        """Continue a reply that was cut off, in the same message."""
         found = self._tree[message]
         if not is_cut_off(found):
             raise GenerationError("this answer ended by itself; /again asks for another one")
@@ -243,28 +243,28 @@ class Dialogue:
         return self._begin(engine, turn)
 
     def open_calls(self) -> Sequence[ToolCall]:
-        """The calls of the last reply that nothing has answered yet."""
+        """The tool calls of the last reply that have no result yet."""
         return tool_calls.find_open(self.branch())
 
     def answer_call(self, call: ToolCall, result: "Result", **about: str | float) -> None:
-        """Add what came of a call."""
+        """Add the result of a tool call."""
         usage = {"outcome": result.outcome, **about}
         leaf, text = self._tree.leaf, clean(result.text)
         self._saving.add(Message(0, 0, leaf, "tool", text, time.time(), calls=(call,), usage=usage))
         self._saving.save_if_well()
 
     def go_on_with_results(self, engine: Engine) -> Turn:
-        """Let the model go on, once its calls are answered."""
+        """Let the model continue after its tool calls have results."""
         return self._begin(engine, self._turn(engine, self._tree.leaf))
 
     def write(self, text: Text) -> None:
-        """Make a text this one: what its user changed becomes a branch."""
+        """Replace the text of a completion; what the user changed becomes a new branch."""
         parts = parts_of(text)
         last, new = self._find(parts)
         leaf = None if self._tree.leaf is None else self._tree[self._tree.leaf]
         own = leaf and leaf.role == "user" and leaf.text and not self._tree.after(leaf.id)
         if leaf and own and [role for role, _ in new] == ["user"] and last in (leaf.id, leaf.parent):
-            self._saving.change(leaf.id, text=(leaf.text if last == leaf.id else "") + new[0][1])  # its user types on
+            self._saving.change(leaf.id, text=(leaf.text if last == leaf.id else "") + new[0][1])  # typing goes on
         else:
             self._write(last, new)
         self._saving.save_if_well()
@@ -274,7 +274,7 @@ class Dialogue:
         return self._begin(engine, self._turn(engine, None, n, text=text))
 
     def fill(self, engine: Engine, before: Text, after: str) -> Turn:
-        """Let the model write what is missing between two texts; the branch reads on behind it."""
+        """Let the model fill the gap between two texts; the branch continues with `after`."""
         turn = self._turn(engine, None, text=before)
         turn.after = clean(after)
         turn.options = replace(
@@ -282,12 +282,12 @@ class Dialogue:
         )
         return self._begin(engine, turn)
 
-    # From a question to the stream of its replies
+    # From a question to its stream of deltas
 
     def _turn(
         self, engine: Engine, parent: int | None, n: int = 1, *, question: str | None = None, text: Text | None = None
     ) -> Turn:
-        """A turn with the options of now: after a message, to a question that is added there, or after a text."""
+        """A turn with the current options: after a message, after a new question, or after a text."""
         options = self.setup.taken(engine.defaults)
         logprobs = self.logprobs if options.logprobs is None else options.logprobs
         turn = Turn(replace(options, n=n, logprobs=logprobs), parent, before=self._tree.leaf)
@@ -302,7 +302,7 @@ class Dialogue:
         return turn
 
     def _begin(self, engine: Engine, turn: Turn) -> Turn:
-        """Begin the replies, save that, and make ready what draws them."""
+        """Add and save the empty replies, and prepare the stream that fills them."""
         turn.options = self._count_on(turn)
         told = "".join(token.text for token in turn.tokens)
         if turn.resumed:
@@ -319,7 +319,7 @@ class Dialogue:
             turn.added += self._write(replies[0], [("user", turn.after)])
         else:
             self._saving.show(replies[0])
-        self._saving.save_if_well()  # a locked history is waited for, but not by each question
+        self._saving.save_if_well()  # a locked history must not delay every question
         turn.question = turn.question and self._tree[turn.question.id]
         turn.replies = tuple(self._tree[one] for one in replies)
         if self.kind == "chat":
@@ -328,11 +328,11 @@ class Dialogue:
             before = "".join(one.text for one in self._tree.branch(turn.parent))
             stream = self._prompting.complete(engine, turn, before + told)
         turn.deltas = self._draw(engine, turn, stream)
-        next(turn.deltas)  # from here on it is noticed when it is closed
+        next(turn.deltas)  # enter its try block, so that closing it runs the cleanup
         return turn
 
     def _draw(self, engine: Engine, turn: Turn, stream: Deltas) -> Deltas:
-        """Draw the deltas of a turn, and save them as they pass."""
+        """Pass on the deltas of a turn, saving them on the way."""
         replies = [Reply(tokens=list(turn.tokens), begun=len(turn.tokens)) for _ in turn.replies]
         if cut := turn.resumed:
             go_on_from(cut, replies[0], self.latencies(cut.id))
@@ -373,10 +373,8 @@ class Dialogue:
                 self._withdraw(turn)
             self._saving.save()
 
-    # The steps of these
-
     def _count_on(self, turn: Turn) -> Options:
-        """The options of a turn; a fixed seed counts on, or another answer would be the same."""
+        """The options of a turn; a fixed seed is advanced per attempt, or each answer would be the same."""
         options = turn.options
         if self.kind == "completion" and turn.after is None:
             options = limit(options)
@@ -386,7 +384,7 @@ class Dialogue:
         return options
 
     def _check_author(self, wrote: str) -> None:
-        """Refuse the tokens of another model: they mean something to the one that wrote them only."""
+        """Refuse to reuse tokens that another model generated: token ids mean nothing to this one."""
         model = self.setup.model
         if wrote and model and wrote != model:
             raise GenerationError(
@@ -394,17 +392,17 @@ class Dialogue:
             )
 
     def _question(self, message: int) -> int | None:
-        """The message that a reply answers; a question itself."""
+        """The message that a reply answers; for a question, the question itself."""
         found = self._tree[message]
         return found.id if found.role == "user" else found.parent
 
     def _find(self, parts: Sequence[tuple[Role, str]]) -> tuple[int | None, list[tuple[Role, str]]]:
-        """The last message of the branch that a text begins with, and the parts of the text that come after."""
+        """The last message of the longest branch the text begins with, and the parts of the text after it."""
         last, rest = self._tree.written(clean("".join(part for _, part in parts)))
         return last, ends(parts, len(rest))
 
     def _write(self, last: int | None, parts: Sequence[tuple[Role, str]]) -> list[int]:
-        """Add the parts of a text after a message, and show them; gives their numbers."""
+        """Add parts of a text after a message and show them; returns the new ids."""
         added = list[int]()
         for role, part in parts:
             last = self._saving.add(Message(0, 0, last, role, part, time.time()))
@@ -416,14 +414,14 @@ class Dialogue:
         return added
 
     def _credit(self, message: Message) -> None:
-        """Keep its tokens with what is left of a reply that its user shortened."""
+        """If a message is a reply that the user shortened, keep that reply's model and the tokens that remain."""
         if whole := shortened(message, self._tree.after(message.parent)):
             self._tree.change(message.id, model=whole.model, finish_reason="cancelled")
             self._saving.tokens[message.id] = beginning(self.tokens(whole.id), message.text)
             self._saving.latencies[message.id] = ()
 
     def _end(self, message: int, reply: Reply, usage: Usage | None, how: Mapping[str, Any], *, failed: bool) -> None:
-        """End a reply; one that the model broke off by failing stays, unfinished; what it began with was no prompt."""
+        """Record how a reply ended; after an error it stays unfinished. Tokens it began with are not prompt tokens."""
         number = self._tree.number(message)
         summary = usage.as_dict() if usage else {}
         summary.pop("latencies", None)
@@ -439,7 +437,7 @@ class Dialogue:
         self._saving.change(number, finished=not failed, finish_reason=reason, usage=summary)
 
     def _withdraw(self, turn: Turn) -> None:
-        """Take back what nothing was said to, as far as nothing follows it by now."""
+        """Remove the messages of a turn that got no answer, unless something follows them by now."""
         if cut := turn.resumed:
             self._saving.change(cut.id, finished=cut.finished, finish_reason=cut.finish_reason)
         gone: list[int] = []

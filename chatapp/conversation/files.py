@@ -1,4 +1,4 @@
-"""Conversations to files and back."""
+"""Exports conversations to files and imports them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 ExportForm = Literal["markdown", "html", "json"]
 FORMS: Mapping[str, ExportForm] = {"markdown": "markdown", "md": "markdown", "html": "html", "json": "json"}
-"""The forms of an export, by their names and by the endings of files."""
+"""The export formats, by name and by file ending."""
 
 
 def text_of(history: History, conversations: Sequence[Conversation], form: ExportForm) -> str:
-    """Conversations as one text: JSON has everything, the others the branch that is shown."""
+    """Conversations as one text: JSON has every message, the other forms only the branch that is shown."""
     if form == "json":
         return exports.as_json(((one, history.tree(one.id)) for one in conversations), history.tokens)
     if form == "markdown":
@@ -31,14 +31,14 @@ def text_of(history: History, conversations: Sequence[Conversation], form: Expor
 
 
 def form_of(path: Path) -> ExportForm:
-    """The form that a file's ending says."""
+    """The export format for a file's ending."""
     if form := FORMS.get(path.suffix[1:].lower()):
         return form
     raise UsageError(f"{path.name} ends with none of .md, .html and .json; say what to write by the ending")
 
 
 def write(path: Path, text: str) -> Path:
-    """Write a file, and give its path; where that fails, what was there stays."""
+    """Write a file and return its path; if that fails, the old content stays."""
     try:
         write_whole(path, text)
     except OSError as error:
@@ -47,9 +47,9 @@ def write(path: Path, text: str) -> Path:
 
 
 def export(history: History, number: int, form: ExportForm | None = None, given: str = "") -> Path:
-    """Write a conversation to a file that is not there yet.
+    """Export a conversation to a new file.
 
-    Without a path its title is made one; without a form, the path's ending says which.
+    Without a path one is made from the title; without a form, the path's ending decides.
     """
     conversation = history.get(number)
     path = expand(given) if given else free_name(conversation.title, form or "markdown")
@@ -60,13 +60,13 @@ def export(history: History, number: int, form: ExportForm | None = None, given:
 
 
 def free_name(title: str, form: ExportForm) -> Path:
-    """A name for a file, of the words of a title; none that is there already."""
+    """An unused file name made from the words of a title."""
     words = "-".join(re.findall(r"\w+", title.lower()))[:40].strip("-") or "conversation"
     return find_free(Path(), words, "md" if form == "markdown" else form)
 
 
 def import_file(history: History, file: str) -> imported.Batch:
-    """Add the conversations of a file (`-`: standard input), ours, ChatGPT's, Claude's or Ollama's."""
+    """Import the conversations of a file (`-`: standard input) from chatapp, ChatGPT, Claude or Ollama."""
     if file.lower().endswith(".zip"):
         raise InputError(f"{file} is an archive; unpack it and import its conversations.json")
     text = read_input(str(expand(file)) if file not in ("", "-") else file)
@@ -77,12 +77,12 @@ def import_file(history: History, file: str) -> imported.Batch:
 
 
 def count(number: int) -> str:
-    """So many conversations, in words."""
+    """The number of conversations in words."""
     return f"{number:,} conversation{'s' * (number != 1)}"
 
 
 def describe_import(batch: imported.Batch) -> str:
-    """The conversations that an import brought, and what it left out, in lines."""
+    """Lines that say what an import brought and what it left out."""
     lines = [f"{count(len(batch.conversations))} imported"]
     if batch.left_out:
         lines.append("left out: " + ", ".join(f"{many} {what}" for what, many in sorted(batch.left_out.items())))

@@ -1,4 +1,4 @@
-"""The long parts of a message, attachments and pastes, told from its user's words so that they can be folded."""
+"""Splits a message into the user's words and the long parts, attachments and pastes, that are shown folded."""
 
 import re
 from bisect import bisect_right
@@ -9,29 +9,29 @@ from dataclasses import dataclass
 from chatapp.conversation.attachments import mentions
 
 SHORT = 6
-"""Lines of an attachment that is shown as it is."""
+"""Attachments of at most this many lines are not folded."""
 LONGEST, LINES = 4_000, 40
-"""Characters, and lines, of words that are shown as they are."""
+"""Words of at most this many characters and lines are not folded."""
 HEAD, TAIL = 1_200, 600
-"""Characters at the beginning and at the end of longer words that stay in sight."""
+"""Characters at the beginning and end of longer words that stay visible."""
 FENCE = re.compile("(`{3,})[^`]*")
-"""The line under the name of an attachment, as `chatapp.conversation.attachments` writes it."""
+"""The line after an attachment's name, as `chatapp.conversation.attachments` writes it."""
 OUTPUT = re.compile(r"\$ .+ \(.+\)")
-"""The name of what a command wrote, as `chatapp.conversation.shell` writes it."""
+"""The heading of a command's output, as `chatapp.conversation.shell` writes it."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a message; one with a label is folded."""
+    """A piece of a message; it is folded if it has a label."""
 
     text: str
     label: str = ""
-    """What is in it, such as `src/ · 30 files`."""
+    """What it contains, such as `src/ · 30 files`."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """An attachment: the lines from its name to the end of its fence."""
+    """An attachment: its name, and the lines from the name to the closing fence."""
 
     name: str
     first: int
@@ -39,7 +39,7 @@ class Block:
 
 
 def parts(text: str) -> Sequence[Part]:
-    """The pieces of a message: words, and long attachments; those of one folder together."""
+    """The pieces of a message: words, and long attachments; the files of one folder make one piece."""
     lines, found, done = text.split("\n"), list[Part](), 0
     headings = {line[:-1].rstrip("/") for line in lines if line.endswith(":")}
     meant = {one.path.rstrip("/") for one in mentions(text, lambda path: path.rstrip("/") in headings)}
@@ -56,7 +56,7 @@ def parts(text: str) -> Sequence[Part]:
 
 
 def blocks(lines: Sequence[str], meant: Collection[str]) -> Iterator[Block]:
-    """The attachments among the lines of a message, in one pass: what commands gave, and the files that are meant."""
+    """The attachments in a message, found in one pass: command output, and files that the message mentions."""
     fences: defaultdict[str, list[int]] = defaultdict(list)
     for place, line in enumerate(lines):
         if line.startswith("```") and not line.strip("`"):
@@ -74,7 +74,7 @@ def blocks(lines: Sequence[str], meant: Collection[str]) -> Iterator[Block]:
 
 
 def groups(found: Iterator[Block]) -> Sequence[Sequence[Block]]:
-    """Each attachment by itself; a folder together with its files, which follow it."""
+    """The attachments in groups: a folder with its files, any other one by itself."""
     grouped: list[list[Block]] = []
     for block in found:
         folder = grouped[-1][0].name if grouped else ""
@@ -86,7 +86,7 @@ def groups(found: Iterator[Block]) -> Sequence[Sequence[Block]]:
 
 
 def words(text: str) -> Iterator[Part]:
-    """The user's own words; of very many, such as a paste, the middle is folded."""
+    """The user's own words; if very long, such as a paste, the middle is folded."""
     text = text.strip("\n")
     if len(text) <= LONGEST and text.count("\n") < LINES:
         if text:

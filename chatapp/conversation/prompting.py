@@ -1,4 +1,4 @@
-"""What a model is asked for a turn: a conversation or a text, of which the beginning may have to be left out."""
+"""Asks the model for a turn's replies, leaving out the beginning of a conversation that does not fit."""
 
 import re
 from collections.abc import Generator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Prompting:
-    """Asks a model for the replies of turns; knows what of the conversation the last prompt left out."""
+    """Asks the model for replies, and remembers what the last prompt left out."""
 
     def __init__(self, tree: Tree, saving: Saving) -> None:
         self.tree, self.saving = tree, saving
@@ -27,7 +27,7 @@ class Prompting:
         """Where the last prompt began."""
 
     def answer(self, engine: Engine, turn: Turn, toolset: "Toolset | None") -> Deltas:
-        """Ask the model for a reply to the conversation; what it may call is offered with it."""
+        """Ask for a reply to the conversation, offering the tools of the setup."""
         setup, begun = self.saving.setup, [token.id for token in turn.tokens]
         if toolset and setup.tools:
             for _ in tool_calls.offer(toolset, setup.tools, engine, turn):
@@ -49,7 +49,7 @@ class Prompting:
             messages_now.append(Said("assistant", self.tree[turn.replies[0].id].text))
 
     def _find_first(self, engine: Engine, turn: Turn, said: Sequence[Message], system: str) -> int:
-        """How many messages the prompt leaves out, so that the others fit."""
+        """How many messages to leave out so that the rest fits."""
         summarised, begun = self.saving.setup.when_full == "summarise", [token.id for token in turn.tokens]
         if summarised and self.window.first is None and (known := summarising.count(said[:-1])):
             self.window.first = said[known].id
@@ -65,7 +65,7 @@ class Prompting:
         return places[self.window.choose(engine, turn.options, list(places), count)]
 
     def _summarise(self, engine: Engine, turn: Turn, said: Sequence[Message]) -> Generator[Delta, None, str]:
-        """Sum up what was said; the summary is kept with the last of these messages."""
+        """Summarise these messages, and save the summary with the last of them."""
         known = summarising.count(said)
         before = said[known - 1].summary if known else ""
         if known == len(said):
@@ -79,7 +79,7 @@ class Prompting:
         return summary
 
     def complete(self, engine: Engine, turn: Turn, text: str) -> Deltas:
-        """Ask the model for what follows a text, of which the first lines may have to be left out, or fills its gap."""
+        """Ask for a continuation of the text, whose first lines may be left out, or for the text that fills a gap."""
         turn.asked = receipt.Asked(after=turn.after)
         if turn.after is not None:
             yield from engine.infill(text, turn.after, turn.options)

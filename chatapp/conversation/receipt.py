@@ -1,4 +1,4 @@
-"""Receipts: what an answer was computed with, kept beside it, so that it can be computed again."""
+"""Receipts: everything an answer was generated from, saved with it so that it can be generated again."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,20 +13,20 @@ from chatapp.history import Message
 
 @dataclass(frozen=True)
 class Asked:
-    """What a model was asked for an answer, besides what was said before and the options."""
+    """What a model was asked, besides the messages and the options."""
 
     system: str = ""
     first: int = 0
-    """How many of the messages before it were left out; of a text, characters."""
+    """How many messages (characters, of a text) were left out at the beginning."""
     summarised: bool = False
-    """Whether a summary took their place."""
+    """Whether a summary replaced them."""
     after: str | None = None
-    """The text that follows, where the answer fills a gap."""
+    """The text that follows, if the answer fills a gap."""
 
     def stream(
         self, engine: Engine, before: Sequence[Message], options: Options, begun: Sequence[int], text: str | None
     ) -> Deltas:
-        """Ask it again, after the same messages; of a completion, after a text."""
+        """Ask the same again: after these messages, or after a text if that is given."""
         if text is not None and self.after is not None:
             return engine.infill(text, self.after, options)
         if text is not None:
@@ -38,7 +38,7 @@ class Asked:
 
 
 def without_system(before: Sequence[Message]) -> list[Message]:
-    """The messages that say something, from the first that is no system prompt."""
+    """The messages with text, without leading system prompts."""
     said = [one for one in before if one.text]
     while said and said[0].role == "system":
         del said[0]
@@ -46,7 +46,7 @@ def without_system(before: Sequence[Message]) -> list[Message]:
 
 
 def find_system(before: Sequence[Message]) -> str:
-    """The system prompt that a conversation begins with."""
+    """The system prompt that the conversation begins with, or an empty string."""
     first = next((one for one in before if one.text), None)
     return first.text if first and first.role == "system" else ""
 
@@ -54,7 +54,7 @@ def find_system(before: Sequence[Message]) -> str:
 def write(
     engine: Engine, asked: Asked | None, *, index: int, n: int, begun: int, again: Options | None
 ) -> dict[str, Any]:  # Any: JSON
-    """The receipt of one of n answers that were given so many tokens; with its options, where it went on `again`."""
+    """The receipt of one of n answers; with the options if the answer was continued (`again`), as they may differ."""
     place = {"index": index, "n": n, "begun": begun}
     options = {"options": facts(asdict(again))} if again else {}  # perhaps other ones than it began with
     return {"chatapp": chatapp.__version__, **engine.origin, **(asdict(asked) if asked else {}), **place, **options}

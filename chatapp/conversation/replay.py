@@ -1,4 +1,4 @@
-"""An answer computed again with what its receipt tells, and compared with what it was."""
+"""Generates an answer again from its receipt and compares the tokens."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -13,24 +13,24 @@ from chatapp.history import HistoryError
 from chatapp.history.rows import DECIMALS
 
 LOGPROBS = 5
-"""Likeliest tokens that are asked for in each place, to tell what became of another one."""
+"""Alternatives requested per token, to find the log-probability that the old token has now."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An answer beside the one that is computed again, token by token."""
+    """A saved answer compared token by token with the same answer generated again."""
 
     tokens: int
-    """That were computed when it was written: all but those it was given to begin with."""
+    """How many tokens were generated, without those it was given to begin with."""
     place: int | None = None
-    """The first of them that differs, from 0; None where none does."""
+    """The index of the first token that differs; None if none does."""
     was: Token | None = None
-    """The token there; None where the answer had ended."""
+    """The old token there; None if the old answer ended before it."""
     now: Token | None = None
     drift: float | None = None
-    """The largest difference of log-probabilities before it; None where they were not kept."""
+    """The largest difference in log-probability before it; None if log-probabilities were not kept."""
     changed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """What is not as it was: by name, then and now."""
+    """What is different about the setup: name -> (then, now)."""
 
     @property
     def identical(self) -> bool:
@@ -39,13 +39,13 @@ class Comparison:
 
     @property
     def fell_to(self) -> float | None:
-        """The log-probability that the token of then has now, where it is among the likeliest."""
+        """The log-probability that the old token has now; None if it is not among the alternatives."""
         found = self.now.alternatives if self.now and self.was else ()
         return next((one.logprob for one in found if self.was and one.id == self.was.id), None)
 
 
 def replay(dialogue: Dialogue, engine: Engine, message: int) -> Comparison:
-    """Compute an answer again, up to the first token that differs; HistoryError tells why that cannot be."""
+    """Generate an answer again up to the first token that differs; HistoryError says why that is impossible."""
     kept = dialogue.message(message)
     receipt = kept.usage.get("receipt")
     tokens = dialogue.tokens(message)
@@ -76,7 +76,7 @@ def replay(dialogue: Dialogue, engine: Engine, message: int) -> Comparison:
 
 
 def compare(tokens: Sequence[Token], stream: Deltas, index: int, *, whole: bool) -> Comparison:
-    """Compare the tokens of an answer with those of a stream; `whole` says that it ended by itself."""
+    """Compare an answer's tokens with a stream; `whole` means that the answer ended by itself."""
     drifts, place = list[float](), 0
     with closing(stream):
         for delta in stream:

@@ -1,4 +1,4 @@
-"""Conversations that could not be saved: saved later, or written to a file that can be imported when the disk works."""
+"""Saves conversations that could not be saved: again, or to a file that can be imported later."""
 
 import tempfile
 import time
@@ -14,7 +14,7 @@ from chatapp.text.files import write_whole
 
 
 def catch_up(history: History, dialogues: Sequence[Dialogue]) -> bool:
-    """Try again to save everything; whether it is."""
+    """Try again to save everything; returns whether that worked."""
     behind = [dialogue for dialogue in dialogues if not dialogue.save() and dialogue.failure]
     if not behind:
         return True
@@ -24,7 +24,7 @@ def catch_up(history: History, dialogues: Sequence[Dialogue]) -> bool:
 
 
 def tell_rescue(behind: Sequence[Dialogue], folder: Path, lack: str) -> str:
-    """Rescue conversations to a file in a folder, and tell the user why and where; `lack` says why no history is."""
+    """Write unsaved conversations to a file and return a message for the user; `lack` says why there is no history."""
     what = "one conversation" if len(behind) == 1 else f"{len(behind)} conversations"
     why = f"{what} could not be saved: {behind[0].failure or lack}"
     try:
@@ -37,7 +37,7 @@ def tell_rescue(behind: Sequence[Dialogue], folder: Path, lack: str) -> str:
 
 
 def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:
-    """Write them to a file of the user alone, in a folder or where temporary files are; InputError if neither."""
+    """Write them to a private file in this folder, or else in a temporary one; InputError if neither works."""
     text = exports.as_json(map(gather, dialogues))
     name = f"unsaved-{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     try:
@@ -51,7 +51,7 @@ def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:
 
 
 def gather(dialogue: Dialogue) -> tuple[Conversation, Sequence[Message]]:
-    """A conversation and its messages; the last is what was not sent yet, since no export has drafts."""
+    """A conversation and its messages; an unsent draft becomes the last message, since exports have no drafts."""
     messages, branch, unsent = dialogue.messages(), dialogue.branch(), list[Message]()
     if draft := dialogue.unsaved_draft:
         number, parent = 1 + max((one.id for one in messages), default=0), branch[-1].id if branch else None
@@ -60,7 +60,7 @@ def gather(dialogue: Dialogue) -> tuple[Conversation, Sequence[Message]]:
 
 
 def facts(dialogue: Dialogue, unsent: Sequence[Message] = ()) -> Conversation:
-    """What a history would know of a conversation, had it what was not sent yet, too."""
+    """The conversation's row as the history would have it, including unsent messages."""
     messages = [*dialogue.messages(), *unsent]
     return Conversation(
         0,

@@ -1,6 +1,6 @@
-"""The calls of a reply, asked about, done and answered one by one.
+"""Runs the tool calls of a reply one by one, asking the user first.
 
-Both fronts, the screen and the loop in lines, draw `answer_calls` and tell it what its user decided.
+Both the screen and the line-mode loop iterate `answer_calls` and send it the user's decisions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from chatapp.conversation.tools.toolset import Tool
 
 ROUNDS = 8
-"""Replies in a row that may call tools; then it is the user's turn."""
+"""Consecutive replies that may call tools before it is the user's turn."""
 SHOWN = 2_000
-"""Characters of the arguments of a call that its user is asked about."""
+"""Characters of a call's arguments that the user is shown."""
 REFUSED = Result("The user has refused this call. Do not repeat it; say what you can without it.", "refused")
 STOPPED = Result("The user has stopped this call.", "refused")
 LATE = "{} replies in a row have called tools; it is your turn. Any message lets the model go on."
@@ -32,31 +32,31 @@ Decision = Literal["once", "conversation", "refuse", "stop"]
 
 @dataclass(frozen=True)
 class Question:
-    """A call that its user is asked about."""
+    """A call that the user must approve."""
 
     call: ToolCall
     tool: Tool
     changed: bool
-    """Whether the tool was allowed before, and is another by now."""
+    """Whether the tool was allowed before, but its description has changed since."""
 
 
 @dataclass(frozen=True)
 class RunningCall:
-    """A call that is being done."""
+    """A call that is running."""
 
     call: ToolCall
     tool: Tool
     result: Future[Result]
     unasked: bool
-    """Whether its user had allowed it before."""
+    """Whether it runs without asking, because the user allowed the tool earlier."""
 
 
 Step = Question | RunningCall
-"""What a front answers to `answer_calls`: to a question with a Decision, to a running call with its Result."""
+"""What `answer_calls` yields: send it a Decision for a Question, and a Result for a RunningCall."""
 
 
 def answer_calls(dialogue: Dialogue) -> Generator[Step, Decision | Result, bool]:
-    """Have the calls of the last reply answered, one after the other; whether the model is to go on."""
+    """Run the calls of the last reply one after another; returns whether the model may continue."""
     toolset = dialogue.toolset
     for call in dialogue.open_calls():
         tool = toolset.find(call.name) if toolset else None
@@ -83,7 +83,7 @@ def answer_calls(dialogue: Dialogue) -> Generator[Step, Decision | Result, bool]
 
 
 def describe_call(call: ToolCall, tool: Tool) -> str:
-    """A call, in a line for its user: what is asked of whom, and where that is elsewhere."""
+    """One line about a call for the user: tool, server, where text goes, and the arguments."""
     from chatapp.conversation.tools.http import leaves
 
     away = leaves(tool.server)
@@ -94,7 +94,7 @@ def describe_call(call: ToolCall, tool: Tool) -> str:
 
 
 def count_rounds(branch: Sequence[Message]) -> int:
-    """How many replies in a row, at the end of a branch, have called tools."""
+    """How many consecutive replies at the end of a branch have called tools."""
     rounds = 0
     for one in reversed(branch):
         if one.role == "user":

@@ -1,4 +1,4 @@
-"""Bring a conversation to the disk as it grows, and what could not be saved as soon as that works again."""
+"""Saves a conversation as it grows, and retries when saving failed."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from chatapp.history import History
 
 PAUSE = 0.25
-"""Seconds between two savings of a reply that grows: so much of it is lost at most when chatapp is killed."""
+"""Minimum seconds between two saves of a growing reply; at most this much is lost if chatapp is killed."""
 SHARE = 0.02
-"""Of the time, what saving may take; the pauses grow with the text."""
+"""The share of time that saving may take: the longer a save took, the longer the pause after it."""
 RETRY = 5.0
-"""Seconds after which saving is tried again when it failed."""
+"""Minimum seconds between attempts while saving fails."""
 RETRY_SHARE = 0.2
-"""Of the time, what trying may take: a locked database is waited for each time."""
+"""The share of time that failing attempts may take, since each one waits for a locked database."""
 
 
 class Saving:
-    """A tree that changes, and what of it is not on the disk yet; the only place where a failing disk is met."""
+    """The unsaved changes of a tree; the only place that handles a failing disk."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class Saving:
     ) -> None:
         self.history, self.tree, self.conversation, self.kind, self.warn = history, tree, conversation, kind, warn
         self.failure: HistoryError | None = None
-        """Why it could not be saved the last time."""
+        """Why the last save failed; None if it succeeded."""
         self.setup = Setup()
         self.new: list[int] = []
         self.changed: set[int] = set()
         self.gone: list[int] = []
         self.tokens: dict[int, Sequence[Token]] = {}
-        """Of ended replies, until they are saved."""
+        """By message: tokens of ended replies that are not saved yet."""
         self.latencies: dict[int, Sequence[float]] = {}
         self.draft: str | None = None
         self.setup_changed = self.leaf_changed = False
@@ -53,7 +53,7 @@ class Saving:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something to save."""
+        """Whether anything is unsaved."""
         if self.conversation is None:
             return bool(self.new or self.draft)
         return bool(
@@ -61,13 +61,13 @@ class Saving:
         )
 
     def add(self, message: Message) -> int:
-        """Add a message to the tree; gives its number."""
+        """Add a message to the tree; returns its id."""
         new = self.tree.add(message)
         self.new.append(new.id)
         return new.id
 
     def change(self, message: int, **facts: Any) -> None:  # Any: fields of Message
-        """Change what is known of a message."""
+        """Change fields of a message."""
         number = self.tree.number(message)
         self.tree.change(number, **facts)
         self.changed.add(number)
@@ -78,13 +78,13 @@ class Saving:
         self.leaf_changed = True
 
     def grow(self, number: int) -> None:
-        """A reply has grown; save that, if it is time."""
+        """Note that a reply has grown, and save it if the pause is over."""
         self.changed.add(number)
         if time.monotonic() >= self._due:
             self.save()
 
     def save(self) -> None:
-        """Save everything that is not there yet; what fails is told once, and tried again later."""
+        """Save everything unsaved; a failure is warned about once and retried later."""
         if not self.history or not self.is_behind:
             return
         start = time.monotonic()
@@ -104,12 +104,12 @@ class Saving:
             self.warn("this conversation is being saved again, with all that was said meanwhile")
 
     def save_if_well(self) -> None:
-        """Save at once, but where the disk failed not before it is time to try again."""
+        """Save now, unless saving failed recently and the retry is not due yet."""
         if not self.failure or time.monotonic() >= self._due:
             self.save()
 
     def withdraw(self, number: int) -> None:
-        """A message has been taken back."""
+        """Note that a message was removed from the tree."""
         self.changed.discard(number)
         if number in self.new:
             self.new.remove(number)
@@ -117,7 +117,7 @@ class Saving:
             self.gone.append(number)
 
     def _write(self, history: "History") -> None:
-        """Each step is whole on the disk before it counts as done here."""
+        """Write all changes; each one is dropped here only once it is on the disk."""
         if self.conversation is None:
             if not self.new and not self.draft:
                 return
@@ -142,7 +142,7 @@ class Saving:
             self.draft = None if self.draft == draft else self.draft
 
     def _put(self, history: "History", conversation: int) -> None:
-        """Save the first of the new messages, as it is now."""
+        """Save the first new message in its current state."""
         number = self.new[0]
         self.changed.discard(number)
         message = replace(self.tree[number], conversation=conversation)
@@ -151,12 +151,12 @@ class Saving:
         self.tree.renumber(number, kept.id, conversation)
         self.leaf_changed = self.tree.leaf != kept.id
         self._forget(number, message)
-        if number in self.changed:  # it has grown meanwhile
+        if number in self.changed:  # it grew while it was being written
             self.changed.remove(number)
             self.changed.add(kept.id)
 
     def _update(self, history: "History", number: int) -> None:
-        """Save a message that has changed."""
+        """Save the changes of a message."""
         self.changed.discard(number)
         message = self.tree[number]
         try:
@@ -167,6 +167,6 @@ class Saving:
         self._forget(number, message)
 
     def _forget(self, number: int, message: Message) -> None:
-        """What was kept here until the disk had it is there now."""
+        """Drop the tokens and latencies of a saved message, unless it has grown since."""
         if number in self.tokens and message.text == self.tree[number].text:
             del self.tokens[number], self.latencies[number]

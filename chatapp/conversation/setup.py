@@ -1,4 +1,4 @@
-"""How a conversation is answered, and its form in JSON."""
+"""How a conversation is answered (model, options, system prompt, tools), and its JSON form."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from chatapp.history.text import clean, one_line
 from chatapp.text.errors import InputError
 
 WhenFull = Literal["stop", "slide", "summarise"]
-"""When a conversation no longer fits the context: it ends, or its beginning is left out, or is summarised."""
+"""What happens when a conversation no longer fits: it stops, drops its beginning, or summarises it."""
 NO_TEMPLATE = "{} has no chat template: it cannot continue a conversation; use /clear first"
 NO_SWITCH = "{} cannot switch its thinking: no switch is known of its chat template"
 OTHER_SWITCH = "{} cannot switch its thinking so: its chat template knows {}"
@@ -25,29 +25,29 @@ class Setup:
 
     model: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)  # Any: each option has a type of its own
-    """What the user chose, by the names in Options; the rest are the model's defaults."""
+    """The options the user chose, by their names in Options; the rest are the model's defaults."""
     system: str = ""
     """The system prompt."""
     when_full: WhenFull = "stop"
     tools: tuple[str, ...] = ()
-    """The servers of tools that it uses, by name."""
+    """The names of the tool servers it uses."""
 
     def taken(self, defaults: Options) -> Options:
-        """The options, where `defaults` are the model's; OptionError tells what cannot be."""
+        """The options over the model's `defaults`; OptionError says which are invalid together."""
         return replace(defaults, **self.options)
 
     def without_thinking(self) -> "Setup":
-        """The same for a model whose thinking has no switch."""
+        """The same without a choice of thinking."""
         return replace(self, options={name: value for name, value in self.options.items() if name != "think"})
 
     def as_json(self) -> dict[str, Any]:  # Any: JSON
-        """The same, as JSON can hold it."""
+        """The setup in JSON's types."""
         told = {**asdict(self), "options": facts(self.options), "tools": list(self.tools)}
         return told if self.tools else {name: fact for name, fact in told.items() if name != "tools"}
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> "Setup":
-        """What was stored, perhaps by another version or by hand; what cannot be is left out."""
+        """A setup from JSON, perhaps written by another version or by hand; invalid values are dropped."""
         model, system = (text if isinstance(text := stored.get(name), str) else "" for name in ("model", "system"))
         when_full: Any = stored.get("when_full")
         options, tools = stored.get("options"), stored.get("tools")
@@ -61,13 +61,13 @@ class Setup:
 
 
 def check_thinking(engine: Engine, model: str, options: Mapping[str, Any]) -> None:
-    """Refuse to switch the thinking of a model whose template has no such switch."""
+    """Raise InputError if the options choose a kind of thinking that the model's template does not offer."""
     if wrong := wrong_thinking(engine, model, options):
         raise InputError(wrong)
 
 
 def wrong_thinking(engine: Engine, model: str, options: Mapping[str, Any]) -> str:
-    """Why a model's thinking cannot be switched as these options say; nothing where it can, or they do not say."""
+    """Why the model cannot think as these options say; empty if it can, or if they do not say."""
     think, known = options.get("think"), engine.thinking_choices
     if think is None or think in known:
         return ""
@@ -77,14 +77,14 @@ def wrong_thinking(engine: Engine, model: str, options: Mapping[str, Any]) -> st
 
 
 def tell_thinking(think: Think) -> str:
-    """What is said when a model's thinking was switched."""
+    """The message shown when thinking was switched."""
     if isinstance(think, str):
         return f"The model thinks with {think} effort."
     return "The model thinks before it answers." if think else "The model answers at once."
 
 
 def facts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are set, as JSON can hold them."""
+    """The options that are set, in JSON's types."""
     said = {name: value for name, value in options.items() if value not in (None, (), {}) or value != DEFAULTS[name]}
     chosen: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
     if "logit_bias" in chosen:
@@ -94,7 +94,7 @@ def facts(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def understood(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the stored options that there are and that can be."""
+    """The stored options that exist and are valid."""
     options: dict[str, Any] = {}
     for name in DEFAULTS.keys() & stored.keys():
         try:

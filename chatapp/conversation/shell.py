@@ -1,4 +1,4 @@
-"""A command in the user's shell, for a message: bounded in time and size, stopped when wanted, harmless to print."""
+"""Runs a command in the user's shell and attaches its output, limited in time and size and safe to print."""
 
 import os
 import re
@@ -14,26 +14,26 @@ from chatapp.text.errors import InputError
 from chatapp.text.printable import clean_paste
 
 LARGEST = 256_000
-"""Bytes of output that are taken; a command that writes more is ended."""
+"""Maximum bytes of output; a command that writes more is killed."""
 LONGEST = 60.0
-"""Seconds that a command may take."""
+"""Maximum seconds a command may run."""
 PAUSE = 0.02
-"""Seconds between two looks at whether to stop."""
+"""Seconds between two checks whether to stop."""
 CONTROLS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-"""What terminals obey: colours, titles, links; the text between them is what a reader wants."""
+"""Terminal escape sequences (colours, titles, links); the text between them is kept."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a command wrote, and how it ended."""
+    """The output of a command, and how it ended."""
 
     command: str
     text: str
-    """Without what terminals obey."""
+    """Without terminal escape sequences."""
     code: int | None
-    """None where it was ended before its time."""
+    """The exit code; None if it was stopped."""
     ending: str = ""
-    """Why it was ended: what was wrong, in words."""
+    """Why it was stopped, in words."""
 
     @property
     def told(self) -> str:
@@ -42,13 +42,13 @@ class Output:
 
     @property
     def attachment(self) -> str:
-        """As it goes into a message: the command as heading, and a fenced block."""
+        """The output as part of a message: a heading and a fenced block."""
         command = " ".join(self.command.split())
         return block(f"$ {command} ({self.told})", self.text, language="")
 
 
 def command_in(line: str) -> str | None:
-    """The command of a line that begins with one exclamation mark, or None where it is a text for the model."""
+    """The command of a line that begins with one `!`; None for any other text."""
     text = line.strip()
     if not text.startswith("!") or text.startswith("!!") or "\n" in text:
         return None
@@ -56,7 +56,7 @@ def command_in(line: str) -> str | None:
 
 
 def shell() -> list[str]:
-    """The user's shell, up to the command."""
+    """The user's shell and its option for running a command."""
     if os.name == "nt":
         return [os.environ.get("COMSPEC", "cmd.exe"), "/c"]
     return [os.environ.get("SHELL") or "/bin/sh", "-c"]
@@ -65,7 +65,7 @@ def shell() -> list[str]:
 def run(
     command: str, *, stopped: Callable[[], bool] = lambda: False, seconds: float = LONGEST, largest: int = LARGEST
 ) -> Output:
-    """Run a command without input; what it starts ends with it."""
+    """Run a command without input; the processes it started end with it."""
     process = start([*shell(), command])
     taken, end = bytearray(), time.monotonic() + seconds
 
@@ -82,7 +82,7 @@ def run(
             return "cancelled"
         return f"ended after {seconds:g} seconds" if time.monotonic() > end else ""
 
-    reader = Thread(target=read, name="shell", daemon=True)  # what it leaves in the background may hold the pipe open
+    reader = Thread(target=read, name="shell", daemon=True)  # a background child may keep the pipe open
     reader.start()
     try:
         with Watch(process, look, PAUSE) as watch:
@@ -96,7 +96,7 @@ def run(
 
 
 def start(words: list[str]) -> subprocess.Popen[bytes]:
-    """Start a command in a group of its own, that can be ended whole, and with no terminal to ask at."""
+    """Start a command in its own process group, so that it can be killed whole, and without a terminal."""
     none, both = subprocess.DEVNULL, subprocess.STDOUT
     try:
         return subprocess.Popen(words, stdin=none, stdout=subprocess.PIPE, stderr=both, **apart())
@@ -105,6 +105,6 @@ def start(words: list[str]) -> subprocess.Popen[bytes]:
 
 
 def plain(text: str) -> str:
-    """The text as one would read it on a terminal, without what terminals obey; of a line written over, the last."""
+    """The text without escape sequences; of a line overwritten with carriage returns, only the last version."""
     lines = CONTROLS.sub("", text).replace("\r\n", "\n").split("\n")
     return clean_paste("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)).strip("\n")

@@ -1,7 +1,4 @@
-"""What the model's cache held of a conversation, kept beside it on the disk: it need not be read again.
-
-Of a conversation that is not kept, nothing is.
-"""
+"""Keeps the KV cache of saved conversations on disk, so that their prompts need not be read again."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +16,7 @@ if TYPE_CHECKING:  # SQLite, which nobody needs who only asks for help
 
 @contextmanager
 def resuming(engine: Engine, saving: Saving) -> Iterator[list[Message]]:
-    """Inside, a conversation is answered, from what the disk has of it; the list is to be what was said in the end."""
+    """Answer a conversation starting from its saved cache; the caller fills the list with the final messages."""
     said: list[Message] = []
     kept = engine if isinstance(engine, Resuming) and saving.history and saving.history.path else None
     if kept and saving.conversation is not None:
@@ -32,7 +29,7 @@ def resuming(engine: Engine, saving: Saving) -> Iterator[list[Message]]:
 
 
 def write_states(engine: Engine, history: "History") -> None:
-    """Write what the cache holds of conversations that are still there, when a model is let go."""
+    """When a model is closed, save the caches of the conversations that still exist."""
 
     def is_there(name: str) -> bool:
         try:

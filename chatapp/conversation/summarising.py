@@ -1,4 +1,4 @@
-"""Let the model say in brief what no longer fits its context."""
+"""Lets the model summarise what no longer fits its context."""
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
@@ -13,19 +13,19 @@ Keep names, numbers, decisions and open questions. Answer with the summary alone
 
 
 def length(engine: Engine) -> int:
-    """Tokens that a summary may have."""
+    """The maximum length of a summary, in tokens."""
     return max(16, engine.context_length // 8)
 
 
 def count(said: Sequence[Kept]) -> int:
-    """How many of the messages a summary stands for already."""
+    """How many of the messages an existing summary covers."""
     return next((place + 1 for place in reversed(range(len(said))) if said[place].summary), 0)
 
 
 def summarise(engine: Engine, said: Sequence[Kept], before: str) -> Generator[Delta, None, str]:
-    """The summary of what was said, where `before` sums up what came earlier; it is written in as many parts as needed.
+    """Summarise messages after an earlier summary `before`, in as many parts as the context requires.
 
-    What is yielded has no text: it only tells that the model is at work, and lets it be cancelled.
+    The yielded deltas have no text: they only show that the model is at work and allow cancelling. Returns the summary.
     """
     options = replace(Options(), temperature=0, max_tokens=length(engine))
     left = [(one.role, one.text) for one in said if one.text]
@@ -57,6 +57,6 @@ def _request(engine: Engine, said: Sequence[tuple[str, str]], before: str) -> li
 
 
 def _shortened(text: str) -> str:
-    """The beginning and the end of a text that is too long: three quarters of it."""
+    """Three quarters of a text that is too long: its beginning and its end."""
     part = len(text) * 3 // 8
     return f"{text[:part]} … {text[-part:]}"

@@ -1,4 +1,4 @@
-"""Texts that a user and a model write together: their parts, and the tokens of the model's."""
+"""Texts that a user and a model write together: their parts by author, and the model's tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from chatapp.history.text import clean
 from chatapp.text.printable import printable
 
 Text = str | Sequence[tuple[Role, str]]
-"""A text by its user, or its parts with who wrote each."""
+"""A text by the user, or parts as (author, text)."""
 
 
 def parts_of(text: Text) -> Sequence[tuple[Role, str]]:
@@ -18,7 +18,7 @@ def parts_of(text: Text) -> Sequence[tuple[Role, str]]:
 
 
 def ends(parts: Sequence[tuple[Role, str]], length: int) -> list[tuple[Role, str]]:
-    """The last so many characters of a text in parts."""
+    """The last `length` characters of a text, in parts."""
     found: list[tuple[Role, str]] = []
     for role, text in reversed(parts):
         if length > 0 and text:
@@ -28,7 +28,7 @@ def ends(parts: Sequence[tuple[Role, str]], length: int) -> list[tuple[Role, str
 
 
 def beginning(tokens: Sequence[Token], text: str) -> Sequence[Token]:
-    """As many of the tokens as make this text, at most; those without a text count to the one behind them."""
+    """The longest run of first tokens whose text fits into this text; tokens without text go with the next one."""
     found, whole = 0, ""
     for place, token in enumerate(tokens):
         whole += token.text
@@ -40,35 +40,35 @@ def beginning(tokens: Sequence[Token], text: str) -> Sequence[Token]:
 
 
 def shortened(message: Message, versions: Sequence[Message]) -> Message | None:
-    """The reply of which a message is what its user left."""
+    """The reply that this message is a prefix of, because the user shortened it."""
     replies = (one for one in versions if one.role == "assistant" and one.id != message.id)
     return next((one for one in replies if printable(one.text).startswith(message.text)), None)
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a text goes into a reply of the model."""
+    """A reply of the model that a text contains, and how much of it."""
 
     before: Sequence[tuple[Role, str]]
     """The parts before the reply."""
     reply: Message
     tokens: Sequence[Token]
-    """The tokens of the reply that the text has."""
+    """The tokens of the reply that the text contains."""
     rest: str
-    """What the text has of the token after those."""
+    """The part of the next token that the text contains."""
     whole: bool
-    """Whether the text has all of the reply."""
+    """Whether the text contains all of the reply."""
     after: str = ""
-    """The text behind the reply."""
+    """The text after the reply."""
 
     @property
     def cut(self) -> bool:
-        """Whether the text ends, or what follows begins, between two of the reply's tokens."""
+        """Whether the text leaves the reply exactly between two tokens."""
         return bool(self.tokens) and not (self.rest or self.whole)
 
     @property
     def shorter(self) -> Sequence[Token]:
-        """The tokens without the last one that is to be seen, or what is left of it."""
+        """The tokens without the last visible one; only an incomplete token, if there is one, is removed."""
         tokens = list(self.tokens)
         while tokens and not self.rest and not tokens.pop().text:
             pass

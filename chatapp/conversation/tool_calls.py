@@ -1,4 +1,4 @@
-"""Tools in a conversation: what the model is offered, and which of its calls nothing has answered."""
+"""Offers tools to the model, and finds its calls that have no result yet."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from chatapp.conversation.tools.toolset import Toolset
 
 BEAT = 0.1
-"""Seconds between two looks at whether anybody still waits for a server."""
+"""Seconds between two checks whether the turn was cancelled while waiting for a server."""
 UNKNOWING = "{} cannot call tools: its chat template does not know them; the conversation goes on without"
 
 
 def offer(toolset: Toolset, names: Sequence[str], engine: Engine, turn: Turn) -> Generator[None, None, None]:
-    """Offer the model of a turn the tools of these servers; what is yielded only lets it be cancelled."""
+    """Add the tools of these servers to a turn; each yield is a chance to cancel while servers start."""
     if turn.options.n > 1 or turn.options.num_beams > 1 or turn.options.constraint:
         return
     if not engine.knows_tools:
@@ -32,7 +32,7 @@ def offer(toolset: Toolset, names: Sequence[str], engine: Engine, turn: Turn) ->
 
 
 def find_open(branch: Sequence[Message]) -> list[ToolCall]:
-    """The calls of the last reply that nothing has answered yet."""
+    """The calls of the last reply that have no result yet."""
     answered = set[str]()
     for one in reversed(branch):
         if one.role == "tool":

@@ -1,4 +1,4 @@
-"""The messages of one conversation in memory: a tree, of which one branch is shown."""
+"""The messages of one conversation in memory: a tree, one branch of which is shown."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,27 +13,24 @@ Number = TypeVar("Number", int, int | None)
 
 
 class Tree:
-    """Messages by number; those that are not on the disk yet have numbers below zero.
-
-    When one gets its number there, the number it had before goes on meaning it.
-    """
+    """Messages by id; those not saved yet have negative ids, which stay valid after saving gave them others."""
 
     def __init__(self, messages: Sequence[Message] = (), leaf: int | None = None) -> None:
         self.lock = RLock()
         self.leaf = leaf
         self._messages: dict[int, Message] = {}
         self._growing: dict[int, str] = {}
-        """Texts of replies that are being written: a fact changes less often than a text grows."""
+        """Texts of replies being generated, kept apart because replacing a Message at each delta would be slow."""
         self._after: defaultdict[int | None, list[int]] = defaultdict(list)
         self._renumbered: dict[int | None, int] = {}
         self._added = 0
         for message in messages:
             self._place(message)
-        if leaf is not None and leaf not in self._messages:  # it is lost
+        if leaf is not None and leaf not in self._messages:  # a damaged history
             self.leaf = max(self._messages, default=None)
 
     def number(self, message: Number) -> Number:
-        """The number that a message has now; None stays so."""
+        """The current id of a message; None stays None."""
         return self._renumbered.get(message, message)
 
     def __getitem__(self, message: int) -> Message:
@@ -42,7 +39,7 @@ class Tree:
             if found is None:
                 raise HistoryError(f"there is no message {message} any more")
             text, versions = self._growing.get(found.id, found.text), tuple(self._after[found.parent])
-            if text is found.text and versions == found.versions:  # as of every message that was read
+            if text is found.text and versions == found.versions:  # true of every message read from the history
                 return found
             return replace(found, text=text, versions=versions)
 
@@ -56,7 +53,7 @@ class Tree:
             return self[new.id]
 
     def grow(self, message: int, text: str) -> int:
-        """Add a text to a reply that is being written; gives the number that it has now."""
+        """Append text to a reply being generated; returns its current id."""
         with self.lock:
             number = self.number(message)
             before = self._growing[number] if number in self._growing else self._messages[number].text
@@ -64,21 +61,21 @@ class Tree:
             return number
 
     def change(self, message: int, **facts: Any) -> None:  # Any: fields of Message
-        """Give a message other facts."""
+        """Change fields of a message."""
         with self.lock:
             number = self.number(message)
             grown = {"text": self._growing.pop(number)} if number in self._growing else {}
             self._messages[number] = replace(self._messages[number], **grown | facts)
 
     def remove(self, message: int) -> None:
-        """Take away a message that nothing follows."""
+        """Remove a message that has no children."""
         with self.lock:
             gone = self._messages.pop(self.number(message))
             self._growing.pop(gone.id, None)
             self._after[gone.parent].remove(gone.id)
 
     def renumber(self, message: int, new: int, conversation: int) -> None:
-        """A message has got its number on the disk."""
+        """Give a message the id it got in the history."""
         with self.lock:
             old = self._messages.pop(message)
             self._messages[new] = replace(old, id=new, conversation=conversation)
@@ -103,7 +100,7 @@ class Tree:
             return found
 
     def branch(self, leaf: int | None) -> list[Message]:
-        """The messages from the first one to this."""
+        """The messages from the root to this leaf."""
         with self.lock:
             path: list[Message] = []
             leaf = self.number(leaf)
@@ -113,12 +110,12 @@ class Tree:
             return path[::-1]
 
     def after(self, message: int | None) -> Sequence[Message]:
-        """The messages that follow one, oldest first."""
+        """The children of a message, oldest first."""
         with self.lock:
             return [self[one] for one in self._after[self.number(message)]]
 
     def newest(self, message: int) -> int:
-        """Where the branch through a message ends, following the newest version each time."""
+        """The leaf reached from a message by following the newest child each time."""
         with self.lock:
             message = self[message].id
             while self._after.get(message):
@@ -126,9 +123,9 @@ class Tree:
             return message
 
     def written(self, text: str) -> tuple[int | None, str]:
-        """The longest branch of a text that this one begins with, by its last message, and what remains of the text.
+        """The longest branch that a displayed text begins with: its last message, and the rest of the text.
 
-        Of several the one that is shown counts, then the newest. The text is as a screen showed it.
+        If several fit, the branch that is shown wins, then the newest.
         """
         with self.lock:
             shown = {message.id for message in self.branch(self.leaf)}

@@ -1,4 +1,4 @@
-"""The turns of a conversation: one question and its replies."""
+"""A turn of a conversation: one question and its replies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,59 +10,59 @@ from chatapp.generation.text.tools import Listener
 from chatapp.history import Message
 
 BEGINNING = Delta()
-"""What a turn tells before the model says anything."""
+"""The empty delta a turn yields before the model generates anything."""
 
 
 @dataclass
 class Turn:
-    """One question and its replies, begun and saved; draw `deltas` in any one thread, closing cancels.
+    """One question and its replies, already saved; iterate `deltas` in any one thread, close it to cancel.
 
-    A turn that ends before the first token, cancelled or refused, is taken back: then nobody asked.
+    A turn that ends before the first token, because it was cancelled or refused, is removed again.
     """
 
     options: Options
     parent: int | None
     """The message that the replies follow."""
     before: int | None
-    """The last message that was shown until now."""
+    """The leaf that was shown before this turn."""
     question: Message | None = None
-    """The message just added; None where an answer is given again."""
+    """The message just added; None when an existing question is answered again."""
     tokens: Sequence[Token] = ()
-    """The tokens that the replies begin with."""
+    """The tokens that the replies are to begin with."""
     after: str | None = None
-    """The text that follows a reply, where it fills a gap."""
+    """The text that follows the reply, when it fills a gap."""
     resumed: Message | None = None
-    """The reply that goes on in the same message, as it was cut off."""
+    """The cut-off reply that is continued in the same message, as it was before."""
     added: list[int] = field(default_factory=list)
-    """The messages that there were not before, each after its parent."""
+    """The ids of the messages this turn added, parents first."""
     replies: tuple[Message, ...] = ()
-    """The begun replies: empty, or with the text they go on from."""
+    """The replies as they began: empty, or with the text they continue."""
     deltas: Deltas = field(init=False)
-    """What the model says, saved as it passes; one without tokens only tells that the model is at work."""
+    """The model's output, saved as it passes; a delta without tokens only signals that the model is at work."""
     listener: Listener | None = None
-    """What finds calls of tools in the reply, where the model is offered some."""
+    """Finds tool calls in the reply, if tools were offered."""
     calls: tuple[ToolCall, ...] = ()
-    """The tools that the reply calls; known when it has ended."""
+    """The tool calls of the reply; set when it has ended."""
     asked: Asked | None = None
-    """What the model was asked; known once the first delta came."""
+    """What the model was asked; set at the first delta."""
     left_out: int = 0
-    """How many messages (of a text: lines) no longer fitted; known once the first delta came."""
+    """How many messages (lines, of a text) did not fit the context; set at the first delta."""
     slides: bool = False
-    """Whether the oldest of it could be left out, which was not wanted; known once the model was asked."""
+    """Whether the setup forbade leaving out older messages though some could be; set when the model is asked."""
     summarising: bool = False
-    """Whether the model is writing the summary that takes their place."""
+    """Whether the model is now writing the summary of what was left out."""
     withdrawn: bool = False
-    """Whether it was taken back."""
+    """Whether its messages were removed again."""
     beams: BeamTree = field(default_factory=BeamTree)
-    """What a beam search has looked at."""
+    """The beams that a beam search has explored."""
     chosen: Beam | None = None
-    """The text that its user takes of those that a search is looking at, when it is stopped; else the best."""
+    """The beam the user chose when stopping the search; None means the best."""
     taken: Sequence[Delta] = ()
-    """What a search that was stopped has found; known when `deltas` is closed."""
+    """The deltas of a search that was stopped; set when `deltas` is closed."""
 
 
 def take_beams(turn: Turn, text_of: Callable[[Sequence[int]], str], opening: str) -> list[Delta]:
-    """What the replies of a search that was stopped are: the texts that it has found so far, the chosen one first."""
+    """The replies of a beam search that was stopped: the best beams so far, the chosen one first."""
     begun = [token.id for token in turn.tokens]
     found = [beam for beam in turn.beams.rank() if beam is not turn.chosen]
     deltas = []
@@ -74,7 +74,7 @@ def take_beams(turn: Turn, text_of: Callable[[Sequence[int]], str], opening: str
 
 
 def go_on_from(cut: Message, reply: Reply, latencies: Sequence[float]) -> None:
-    """Let a reply go on from what is known of the tokens and the thinking of one that was cut off."""
+    """Start a reply from the latencies and thinking figures of the one it continues."""
     reply.latencies = list(latencies)
     tokens, seconds = cut.usage.get("thinking_tokens"), cut.usage.get("thinking_seconds")
     if isinstance(tokens, int) and isinstance(seconds, int | float):
@@ -82,7 +82,7 @@ def go_on_from(cut: Message, reply: Reply, latencies: Sequence[float]) -> None:
 
 
 def hold_back(turn: Turn, delta: Delta) -> Delta:
-    """A delta as its reader is told it: what becomes a call of a tool is none of the text."""
+    """A delta as the reader sees it: text that belongs to a tool call is removed."""
     if not turn.listener or delta.channel != "text" and not delta.finish_reason:
         return delta
     told = turn.listener.add(delta.text) if delta.channel == "text" else delta.text
@@ -93,11 +93,11 @@ def hold_back(turn: Turn, delta: Delta) -> Delta:
 
 
 def is_cut_off(message: Message) -> bool:
-    """Whether this is an answer that did not end by itself: a limit, its user or a crash ended it."""
+    """Whether this reply did not end by itself: a limit, the user or a crash ended it."""
     cut = message.finish_reason in ("length", "cancelled") or not message.finished
     return message.role == "assistant" and bool(message.text) and cut
 
 
 def is_unanswered(message: Message) -> bool:
-    """Whether this is a question without an answer, or an answer that was never begun."""
+    """Whether this is a question, or a reply that was never begun."""
     return message.role == "user" or (message.role == "assistant" and not (message.text or message.finished))

@@ -1,6 +1,6 @@
-"""Tools of other programs, which a model may ask for: servers of the Model Context Protocol, and what they may do.
+"""Tools that models may call: servers of the Model Context Protocol (MCP).
 
-Nothing is imported of the protocol's package, and nothing is started, before a conversation uses a server.
+The protocol's package is imported, and servers are started, only once a conversation uses them.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from chatapp.text.printable import printable
 
 
 class ToolError(UserError):
-    """A server of tools, or a call, failed; the message says which, and what can be done."""
+    """A tool server or a call failed; the message says which, and what to do."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a call."""
+    """The result of a tool call."""
 
     text: str
-    """As the model is told it."""
+    """As the model gets it."""
     outcome: Literal["done", "failed", "refused"] = "done"
 
 
 def shorten(text: str) -> str:
-    """The beginning of what somebody else says, in one harmless line."""
+    """The beginning of somebody else's text, as one printable line."""
     line = " ".join(printable(text).split())
     return f"{line[:300]}…" if len(line) > 300 else line

@@ -1,4 +1,4 @@
-"""Answers over HTTP whose bytes are counted as they come."""
+"""An HTTP transport that counts the bytes of answers as they arrive."""
 
 from collections.abc import AsyncIterator
 from ssl import SSLContext
@@ -9,7 +9,7 @@ from chatapp.conversation.tools.flow import Flood, Flow
 
 
 class Stream(httpx2.AsyncByteStream):
-    """The bytes of an answer; of a stream of events each is a message, any other is one as a whole."""
+    """The bytes of an answer; in an event stream each event counts as a message, otherwise the whole body."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, flow: Flow, *, whole: bool) -> None:
         self.inner, self.flow, self.whole = inner, flow, whole
@@ -33,7 +33,7 @@ class Stream(httpx2.AsyncByteStream):
 
 
 class Bounded(httpx2.AsyncHTTPTransport):
-    """Answers as they are on the wire: what is packed could become any size."""
+    """Counts answers as they are on the wire, and refuses compressed ones, which could expand to any size."""
 
     def __init__(self, flow: Flow, *, verify: SSLContext | bool) -> None:
         super().__init__(verify=verify)

@@ -1,4 +1,4 @@
-"""One server of tools, opened when it is first wanted and again where it has ended; all wait on one thread for it."""
+"""A connection to one tool server, opened on first use and reopened if it ended; one thread serves them all."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
 
 OPENING = 30.0
-"""Seconds that a server may take to be ready, or to list its tools."""
+"""Seconds a server may take to start, or to list its tools."""
 CLOSING = 4.0
-"""Seconds to end it."""
+"""Seconds to wait for a server to end."""
 PAGES = 20
-"""Pages in which it may list them."""
+"""Maximum pages of a tool list."""
 MISSING = "tools need the package mcp, which is not installed: pip install mcp"
 Found = TypeVar("Found")
 
 
 @cache
 def thread() -> asyncio.AbstractEventLoop:
-    """The loop of the thread that all servers are waited for in."""
+    """The event loop of the one thread that runs all connections."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="tools", daemon=True).start()
     return loop
 
 
 class Connection:
-    """A server of tools; what it is asked is answered by futures, which can be cancelled."""
+    """A connection to a tool server; its methods return futures, which can be cancelled."""
 
     def __init__(self, server: ToolServer, *, opening: float = OPENING) -> None:
         self.server, self.opening = server, opening
         self.flow = Flow()
         self._lock = asyncio.Lock()
-        """Held while a session is begun."""
+        """Held while a session is opened."""
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
         self._stop: asyncio.Event | None = None
         self._ending: set[asyncio.Task[None]] = set()
-        """Sessions that are to end, and have not yet."""
+        """Tasks of sessions that are closing."""
 
-    # In any thread
+    # Called from any thread
 
     def list_tools(self) -> Future[Sequence[Tool]]:
-        """Its tools, in the order in which it lists them."""
+        """The server's tools, in its order."""
         return self.run(self._list())
 
     def close(self) -> Future[None]:
-        """End it; it is opened again when it is wanted."""
+        """End the server; it is opened again on next use."""
         return self.run(self._close())
 
     def run(self, act: Coroutine[Any, Any, Found]) -> Future[Found]:
-        """Do something in its thread."""
+        """Run a coroutine on the connections' thread."""
         return asyncio.run_coroutine_threadsafe(act, thread())
 
-    # In its thread
+    # On the thread of the event loop
 
     async def _list(self) -> Sequence[Tool]:
         again = self._client is not None
@@ -81,29 +81,29 @@ class Connection:
                 except Exception as error:
                     if not (again and is_closed(find_cause(error))):
                         raise
-                    self._leave()  # it had ended, or was left just now: it is opened anew
+                    self._leave()  # the old session had ended: open a new one
                     return await list_pages(await self._open())
         except BaseException as error:
             raise self._fail(error, "listed no tools", self.opening) from error
 
     async def give(self, name: str, arguments: dict[str, Any]) -> CallToolResult:  # Any: JSON
-        """What a tool gives; ToolError tells why it gave nothing."""
+        """Call a tool and return its result; ToolError says why there is none."""
         try:
             client = await self._open()
             calling = asyncio.create_task(client.call_tool(name, arguments))
             calling.add_done_callback(lambda one: one.cancelled() or one.exception())
             try:
                 async with asyncio.timeout(self.server.seconds):
-                    return await asyncio.shield(calling)  # who cancels leaves at once, before anybody calls again
+                    return await asyncio.shield(calling)  # a cancelled caller leaves at once, before the next call
             finally:
                 calling.cancel()
-        except RuntimeError as error:  # the package's word on a result that is not what was promised
+        except RuntimeError as error:  # the package raises it for a result that breaks the tool's output schema
             raise ToolError(f"{self.server.name} broke its word: {shorten(str(error))}") from error
         except BaseException as error:
             raise self._fail(error, "gave no result", self.server.seconds) from error
 
     async def _open(self) -> Client:
-        """The session, begun where there is none, or where it has ended; whoever wants it meanwhile waits for it."""
+        """The open session, opened first if there is none or it has failed; concurrent callers wait for it."""
         async with self._lock:
             if self._client and not self.flow.fault:
                 return self._client
@@ -121,7 +121,7 @@ class Connection:
             return self._client
 
     async def _hold(self, stop: asyncio.Event, opened: asyncio.Future[Client]) -> None:
-        """Keep a session open until it is to end; one task does both, as its package wants."""
+        """Keep a session open until `stop`; one task must both enter and leave the client, as anyio requires."""
         try:
             async with AsyncExitStack() as stack:
                 client = await stack.enter_async_context(await self._make_client(stack))
@@ -150,7 +150,7 @@ class Connection:
         return client_class(streamable_http_client(url, http_client=web, max_sse_event_size=LARGEST), cache=None)
 
     def _leave(self) -> None:
-        """Let the session end, behind whatever comes next."""
+        """Let the session close in the background."""
         task, stop, client = self._task, self._stop, self._client
         self._task = self._stop = self._client = None
         if task and stop:
@@ -161,7 +161,7 @@ class Connection:
             task.add_done_callback(self._ending.discard)
 
     async def _close(self) -> None:
-        """End it, and wait for that."""
+        """Close the session and wait for it."""
         self._leave()
         if self._ending:
             _, late = await asyncio.wait(self._ending, timeout=CLOSING)
@@ -171,7 +171,7 @@ class Connection:
                 await asyncio.wait(late, timeout=CLOSING)
 
     def _fail(self, error: BaseException, what: str, seconds: float) -> BaseException:
-        """The error for the user; a server that failed is ended, and opened again when it is wanted."""
+        """Turn an error into one for the user, and close the session unless the server merely refused."""
         cause, name = find_cause(error), self.server.name
         if isinstance(cause, asyncio.CancelledError):
             self._leave()
@@ -195,7 +195,7 @@ class Connection:
 
 
 async def list_pages(client: Client) -> Sequence[Tool]:
-    """The tools of a server, of which it may tell a part at a time; no more than anybody wants."""
+    """The tools of a server, collected from its pages until there are more than can be offered."""
     found, cursor = list[Any](), None
     for _ in range(PAGES):
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
@@ -207,21 +207,21 @@ async def list_pages(client: Client) -> Sequence[Tool]:
 
 
 def import_client() -> type[Client]:
-    """The client of the protocol's package; ToolError where that is not installed."""
+    """The client class of the package mcp; ToolError if it is not installed."""
     try:
         from mcp.client import Client
     except ImportError as error:
         if error.name and error.name.partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise ToolError(MISSING) from error
-    logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)  # it would write into the screen
+    logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)  # its log lines would garble the screen
     found: type[Client] = Client
     return found
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether a server has answered with an error, and goes on."""
-    if isinstance(error, ToolError):  # of ours: perhaps that the package is missing
+    """Whether the server answered with an error but is still running."""
+    if isinstance(error, ToolError):  # ours; the package mcp may not even be installed
         return False
     from mcp.shared.exceptions import MCPError
     from mcp_types import REQUEST_TIMEOUT
@@ -230,7 +230,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_closed(error: BaseException) -> bool:
-    """Whether the connection has ended."""
+    """Whether the connection was closed."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import CONNECTION_CLOSED
 
@@ -238,7 +238,7 @@ def is_closed(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """What an error of the protocol's package says."""
+    """The message of an error raised by the package mcp."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"its answer is not of the protocol ({'.'.join(map(str, first['loc']))}: {first['msg']})"
@@ -246,14 +246,14 @@ def describe(error: BaseException) -> str:
 
 
 def find_cause(error: BaseException) -> BaseException:
-    """The first error of a group of them."""
+    """The first error of an exception group, however nested."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 class Connections:
-    """The servers that are open in this process, which end with it."""
+    """The tool servers open in this process; they end with it."""
 
     def __init__(self) -> None:
         self._open: dict[ToolServer, Connection] = {}
@@ -261,14 +261,14 @@ class Connections:
         atexit.register(self.close)
 
     def __getitem__(self, server: ToolServer) -> Connection:
-        """The connection to a server, opened once it is asked something."""
+        """The connection to a server; it opens on first use."""
         with self._lock:
             if server not in self._open:
                 self._open[server] = Connection(server)
             return self._open[server]
 
     def close(self) -> None:
-        """End all that are open, at the same time."""
+        """Close all of them at the same time."""
         with self._lock:
             closing = [one.close() for one in self._open.values()]
             self._open.clear()
@@ -278,4 +278,4 @@ class Connections:
 
 
 CONNECTIONS = Connections()
-"""Of this process, for all its conversations."""
+"""The connections of this process, shared by all conversations."""

@@ -1,4 +1,4 @@
-"""A server at an address: what comes is bounded, no redirect leaves it, and it gets the key that is meant for it."""
+"""A tool server at a URL: bounded answers, no redirects, and only the key meant for it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 REACHING = 10.0
 """Seconds to connect."""
 STALL = 300.0
-"""Seconds without a byte; how long a call may take is looked at elsewhere."""
+"""Seconds without a byte; the time limit of a whole call is in `connection.py`."""
 
 
 def find_remote(server: ToolServer) -> Remote:
-    """The address of a server; ToolError where it is none."""
+    """The address of a server; ToolError if it is invalid."""
     try:
         return Remote(server.name, parse_url(server.url))
     except RemoteError as error:
@@ -29,12 +29,12 @@ def find_remote(server: ToolServer) -> Remote:
 
 
 def leaves(server: ToolServer) -> str:
-    """The other machine that calls go to; nothing, where they stay on this one."""
+    """The machine that calls are sent to; empty if they stay on this one."""
     return find_remote(server).elsewhere if server.url else ""
 
 
 def open_client(server: ToolServer, flow: Flow) -> httpx2.AsyncClient:
-    """What asks a server; refused where it is another machine and the network must not be used."""
+    """An HTTP client for a server; refused if it is on another machine and chatapp is offline."""
     import httpx2
 
     from chatapp.conversation.tools.bounded import Bounded

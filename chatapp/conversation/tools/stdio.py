@@ -29,17 +29,17 @@ USUAL = (
     *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
     *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
 )
-"""The variables that a program needs to run; the second and third lines are Windows'."""
+"""The environment variables that a program needs to run; the second and third lines are for Windows."""
 GRACE = 1.0
-"""Seconds that a program has to end by itself, and again after it was told to."""
+"""Seconds a program gets to exit by itself, and again after SIGTERM."""
 COMPLAINT = 4_000
-"""Bytes of the end of what it writes on standard error."""
+"""Bytes kept of the end of its standard error."""
 GUARD = "read -r _ || kill -s KILL -- -$0"
-"""What a shell does beside a program: it ends the program's group when its own input ends without a line."""
+"""The shell script that watches over a program: it kills the program's group if its own input ends without a line."""
 
 
 def environment(server: ToolServer) -> dict[str, str]:
-    """The variables that a program gets: the usual few, those its user passes on, and its own."""
+    """The environment of a server: the usual variables, those it is passed, and its own."""
     if missing := [name for name in server.passed if name not in os.environ]:
         raise ToolError(
             f"{server.name} is to be given {missing[0]}, which is not set; set it, or mend [mcp.{server.name}]"
@@ -50,7 +50,7 @@ def environment(server: ToolServer) -> dict[str, str]:
 
 @asynccontextmanager
 async def open_program(server: ToolServer, flow: Flow) -> AsyncIterator[TransportStreams]:
-    """Start a server, and give the streams of its messages, as the protocol's package takes them."""
+    """Start a server and yield its message streams in the form that the package mcp takes."""
     pipe = subprocess.PIPE
     command, own = list(server.command), environment(server)
     try:
@@ -85,9 +85,9 @@ async def open_program(server: ToolServer, flow: Flow) -> AsyncIterator[Transpor
 
 
 def start_guard(group: int) -> subprocess.Popen[bytes] | None:
-    """Start a shell that ends a program, and all that it started, where kill -9 ends this process; None on Windows.
+    """Start a shell that kills a program and its children should this process be killed; None on Windows.
 
-    A signal of the kernel's (PR_SET_PDEATHSIG) would come when the thread ends, and to the program alone.
+    PR_SET_PDEATHSIG would not do: it fires when the thread ends, and reaches only the program itself.
     """
     if sys.platform == "win32":
         return None
@@ -96,17 +96,17 @@ def start_guard(group: int) -> subprocess.Popen[bytes] | None:
 
 
 class Program:
-    """A program that runs, its pipes as messages."""
+    """A running server program, with its pipes as message streams."""
 
     def __init__(self, process: Process, flow: Flow) -> None:
         self.process, self.flow = process, flow
         self.complaint = b""
-        """The end of what it wrote on standard error."""
+        """The end of its standard error."""
         self.guard: subprocess.Popen[bytes] | None = None
-        """Ends it where this process cannot."""
+        """Kills it if this process dies."""
 
     async def read(self, session: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        """Give its lines to the session until it ends, or sends too much."""
+        """Pass its messages to the session until it ends or sends too much."""
         assert self.process.stdout
         async with session:
             try:
@@ -121,7 +121,7 @@ class Program:
                 self.flow.fault = self.flow.fault or "was ended"
 
     async def _lines(self, stdout: ByteReceiveStream) -> AsyncIterator[bytes]:
-        """Its lines, none longer than is allowed."""
+        """The lines of its output; Flood if one is too long."""
         rest = bytearray()
         async for piece in stdout:
             self.flow.take(size=len(piece))
@@ -133,7 +133,7 @@ class Program:
             self.flow.check(len(rest))
 
     def _parse(self, line: bytes) -> SessionMessage | None:
-        """The message of a line; None of one that is none, such as a greeting."""
+        """The message on a line; None if the line is not one, such as a greeting."""
         self.flow.take(messages=1)
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -143,7 +143,7 @@ class Program:
             return None
 
     async def write(self, session: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Give it what the session says, a line each."""
+        """Write the session's messages to its input, one per line."""
         assert self.process.stdin
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             async with session:
@@ -152,14 +152,14 @@ class Program:
                     await self.process.stdin.send(f"{line}\n".encode())
 
     async def complain(self) -> None:
-        """Keep the end of what it writes on standard error."""
+        """Keep the end of its standard error."""
         assert self.process.stderr
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             async for piece in self.process.stderr:
                 self.complaint = (self.complaint + piece)[-COMPLAINT:]
 
     async def _tell_end(self) -> None:
-        """It has ended by itself, or closed its output: say how."""
+        """Record how it ended, or that it closed its output."""
         code = await self._wait(GRACE)
         lines = [line for line in self.complaint.decode(errors="replace").splitlines() if line.strip()]
         last = f": {lines[-1].strip()[:200]}" if lines else ""
@@ -167,14 +167,14 @@ class Program:
         self.flow.fault = self.flow.fault or f"{how}{last}"
 
     async def _wait(self, seconds: float) -> int | None:
-        """Its exit code; None where it has not ended by then. A child of its own may hold its pipes for longer."""
+        """Its exit code; None if still running after so many seconds. A child of its own may hold its pipes open."""
         with anyio.move_on_after(seconds):
             while self.process.returncode is None:
                 await anyio.sleep(0.01)
         return self.process.returncode
 
     async def end(self) -> None:
-        """End it as the protocol wants: its input ends, it is told to end, it is ended; with all that it started."""
+        """End it and all it started, in the protocol's order: close its input, SIGTERM, SIGKILL."""
         with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             if self.process.stdin:
                 await self.process.stdin.aclose()
@@ -184,20 +184,20 @@ class Program:
         self.kill()
         await self._wait(GRACE)
         if self.guard:
-            self.guard.communicate(b"\n")  # it has nothing left to end
+            self.guard.communicate(b"\n")  # a line tells it that there is nothing left to kill
             self.guard = None
         for pipe in (self.process.stdout, self.process.stderr):
             with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 if pipe:
                     await pipe.aclose()
-        # Nothing public closes it where another process holds a pipe, or a pipe was not read to its end.
+        # No public method closes the transport if another process holds a pipe or a pipe was not read to its end.
         transport = getattr(getattr(self.process, "_process", None), "_transport", None)
         if close := getattr(transport, "close", None):
             with suppress(OSError):
                 close()
 
     def kill(self) -> None:
-        """End it at once, and all that it started."""
+        """Kill it and everything it started."""
         self._signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:

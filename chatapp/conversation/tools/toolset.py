@@ -1,4 +1,4 @@
-"""The tools of one conversation: which servers it uses, what they offer, what its user allows, and what calls give."""
+"""The tools of one conversation: its servers, what they offer, what the user allows, and the results of calls."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ if TYPE_CHECKING:
     from chatapp.conversation.tools.connection import Connections
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""What a tool may be called: a model has to spell it, and a user to read it."""
+"""A valid tool name: a model has to spell it, and a user to read it."""
 DESCRIPTION, SCHEMA = 2_000, 16_000
-"""Characters of a description that a model is told, and of a schema that it can be."""
+"""Characters of a description that are passed on, and the maximum length of an argument schema."""
 RESULT = 30_000
-"""Characters of a result that a model is told."""
+"""Characters of a result that the model gets."""
 REST = 60.0
-"""Seconds after which a server that has failed is asked again."""
+"""Seconds before a server that failed is asked again."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A function of a server, as it is offered now."""
+    """A tool of a server, as it is offered now."""
 
     server: ToolServer
     own: str
-    """What its server calls it."""
+    """Its name on its server."""
     function: Function
-    """How the model is offered it; its name is another where two servers have the same."""
+    """The tool as the model is offered it; renamed if two servers have the same name."""
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The name that the model calls."""
         return self.function.name
 
     @property
     def fingerprint(self) -> str:
-        """What it was allowed as: the server, its name, and all that the model is told of it."""
+        """A hash of the server, the name and everything the model is told; permission is tied to it."""
         told = [self.server.place, self.own, self.function.description, self.function.parameters]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode(errors="replace")).hexdigest()
 
 
 class Toolset:
-    """The tools that one conversation has; nothing is started before they are looked at."""
+    """The tools of one conversation; servers start on first use."""
 
     def __init__(
         self,
@@ -71,23 +71,23 @@ class Toolset:
         *,
         connections: Connections | None = None,
     ) -> None:
-        """`servers` are those of the settings; `warn` is told what is left out, and why."""
+        """`servers` reads the settings; `warn` is called with what is left out, and why."""
         self.servers, self._warn, self._given = servers, warn, connections
         self.offered: Sequence[Tool] = ()
-        """Those that the model was offered last."""
+        """The tools that the model was offered last."""
         self._allowed: set[str] = set()
-        """The fingerprints of those that run unasked in this conversation."""
+        """Fingerprints of the tools that run without asking in this conversation."""
         self._known: dict[tuple[str, str], str] = {}
-        """The fingerprints of those that were ever allowed, by server and name."""
+        """The fingerprint under which each tool was last allowed, by server and name."""
         self._told: set[str] = set()
-        """What was told already."""
+        """Warnings already given."""
         self._resting: dict[str, tuple[float, str]] = {}
-        """Servers that have failed: until when they are not asked, and why."""
+        """Servers that failed: until when they are not asked again, and why."""
         self._lock = threading.Lock()
 
     @property
     def _connections(self) -> Connections:
-        """Those of this process, unless others were given; few conversations ever need them."""
+        """The connections given, or else this process's, imported late because few conversations need them."""
         if self._given is None:
             from chatapp.conversation.tools.connection import CONNECTIONS
 
@@ -95,7 +95,7 @@ class Toolset:
         return self._given
 
     def find_servers(self, names: Sequence[str]) -> list[ToolServer]:
-        """The servers with these names, or all; ToolError where one is not in the settings."""
+        """The servers with these names (all of them if none is named); ToolError for an unknown name."""
         known = self.servers()
         for name in names:
             if name not in known:
@@ -104,19 +104,19 @@ class Toolset:
         return [known[name] for name in names or known]
 
     def warn_once(self, text: str) -> None:
-        """Tell something, unless it was told before."""
+        """Warn, unless this warning was given before."""
         if text not in self._told:
             self._told.add(text)
             self._warn(text)
 
     def look(self, names: Sequence[str]) -> Sequence[Tool]:
-        """What these servers offer now; those that fail are left out, which is told once each time it changes."""
+        """The tools these servers offer now; a failing server is left out, with one warning per change."""
         for _ in self.looking(names):
             pass
         return self.offered
 
     def looking(self, names: Sequence[str], beat: float | None = None) -> Generator[None, None, Sequence[Tool]]:
-        """The same, where something else can be done in each beat of so many seconds."""
+        """The same as a generator, which yields every `beat` seconds while it waits."""
         from concurrent.futures import wait
 
         with self._lock:
@@ -140,7 +140,7 @@ class Toolset:
             return self.offered
 
     def _ask(self, name: str) -> tuple[ToolServer, Future[Sequence[Listed]]]:
-        """A server, and what it will list; one that has failed just now is not asked."""
+        """A server and the future list of its tools; a server that failed recently is not asked."""
         from concurrent.futures import Future
 
         until, trouble = self._resting.get(name, (0.0, ""))
@@ -156,36 +156,36 @@ class Toolset:
         return server, self._connections[server].list_tools()
 
     def rouse(self) -> None:
-        """Ask all servers again, also those that have failed just now."""
+        """Forget failures, so that every server is asked again."""
         self._resting.clear()
         self._told.clear()
 
-    # What is called
+    # Calls
 
     def find(self, name: str) -> Tool | None:
-        """The tool that a call means; None where none is offered."""
+        """The offered tool with this name, or None."""
         return next((one for one in self.offered if one.name == name), None)
 
     def is_allowed(self, tool: Tool) -> bool:
-        """Whether it runs unasked: as it was when it was allowed, and in this conversation."""
+        """Whether the tool may run without asking: it was allowed in this conversation and has not changed since."""
         return tool.fingerprint in self._allowed
 
     def has_changed(self, tool: Tool) -> bool:
-        """Whether it was allowed as something else."""
+        """Whether the tool was allowed before, but has changed since."""
         before = self._known.get((tool.server.name, tool.own))
         return before is not None and before != tool.fingerprint
 
     def allow(self, tool: Tool) -> None:
-        """Let it run unasked from now on, for as long as it stays what it is."""
+        """Let the tool run without asking from now on, until it changes."""
         self._allowed.add(tool.fingerprint)
         self._known[tool.server.name, tool.own] = tool.fingerprint
 
     def forget(self) -> None:
-        """Ask again before anything runs."""
+        """Revoke all permissions: ask before each tool again."""
         self._allowed.clear()
 
     def call(self, tool: Tool, call: ToolCall) -> Future[Result]:
-        """What a call gives, never an error; it can be cancelled, and its server is ended then."""
+        """Run a tool: a future Result, never an exception; cancelling it ends the server."""
         connection = self._connections[tool.server]
 
         async def give() -> Result:
@@ -199,7 +199,7 @@ class Toolset:
         return connection.run(give())
 
     def close(self, names: Sequence[str]) -> None:
-        """End servers; they are started again when they are wanted."""
+        """Stop servers; they are started again when needed."""
         known = self.servers()
         for name in names:
             if name in known:
@@ -207,7 +207,7 @@ class Toolset:
 
 
 def read_tools(server: ToolServer, listed: Sequence[Listed], warn: Callable[[str], object]) -> list[Tool]:
-    """The tools of a server that can be offered; the others, and why, are told."""
+    """The tools of a server that can be offered; `warn` is told about each of the others."""
     if server.tools:
         listed = [one for one in listed if one.name in server.tools]
         if missing := [name for name in server.tools if name not in {one.name for one in listed}]:
@@ -235,14 +235,14 @@ def read_tools(server: ToolServer, listed: Sequence[Listed], warn: Callable[[str
 
 
 def name_apart(tools: Sequence[Tool]) -> list[Tool]:
-    """The tools under names that no two have: that of the server goes before where two servers have the same."""
+    """The tools with unique names: SERVER.NAME if two servers have the same name."""
     often = Counter(one.own for one in tools)
     names = [one.own if often[one.own] == 1 else f"{one.server.name}.{one.own}" for one in tools]
     return [replace(one, function=replace(one.function, name=name)) for one, name in zip(tools, names, strict=True)]
 
 
 def read_result(result: CallToolResult) -> Result:
-    """What a call gave, as text: of pictures and sounds, what they are."""
+    """The result of a call as text; images and audio are only described."""
     parts = [read_part(one) for one in result.content]
     text = "\n".join(parts)
     if not text and result.structured_content is not None:
@@ -253,7 +253,7 @@ def read_result(result: CallToolResult) -> Result:
 
 
 def read_part(part: Any) -> str:  # Any: one of the protocol's kinds of content
-    """A part of a result."""
+    """One part of a result as text."""
     match part.type:
         case "text":
             return str(part.text)
