@@ -4,7 +4,7 @@ import sys
 
 
 def start() -> int:
-    """Run the command line; Ctrl+C ends it in silence also while that is imported."""
+    """Run the command line; Ctrl+C also exits quietly while modules are still being imported."""
     try:
         from chatapp.cli import main
 

@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and what is read from them; nothing heavy is imported here."""
+"""Arguments shared by several commands, and functions that read them; imports nothing heavy."""
 
 import argparse
 import re
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 STATS_FORMATS = ("text", "json")
 OFFLINE = "refuse the network altogether"
-"""What `--offline` does, with any command."""
+"""The help of `--offline`, which every command takes."""
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Help pages with room for our longest options."""
+    """A help formatter with a column wide enough for our longest options."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which takes options by their whole names only."""
+    """A parser with one-line errors, which does not accept abbreviated options."""
 
     def __init__(self, **options: Any) -> None:  # Any: argparse's own
         super().__init__(formatter_class=Formatter, allow_abbrev=False, **options)
@@ -42,13 +42,13 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"Error: {printable(message)}; see {self.prog} --help\n")
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
-        """Write a page at once: argparse would not tell that the disk is full."""
+        """Print help at once: argparse would hide that the disk is full."""
         if file is not sys.stdout:
             return super()._print_message(message, file)
         print(message, end="", flush=True)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Refuse what is none of the choices, and tell the nearest."""
+        """Refuse a value that is not one of the choices, suggesting the nearest."""
         if action.choices is not None and value not in action.choices:
             choices = [str(one) for one in action.choices]
             hint = suggest(str(value), choices, f"choose from {', '.join(choices)}")
@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None:
-    """Add the options of every command that generates, named as those of `Options`; two defaults are told in words."""
+    """Add the generation options, named as the fields of `Options`; two defaults are given as texts for the help."""
     from chatapp.generation.options import KNOBS, ORDER
 
     group = parser.add_argument_group("generation", "What the model's publisher recommends counts before our defaults.")
@@ -93,7 +93,7 @@ def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None
 
 
 def add_grammars(parser: Parser) -> None:
-    """Add the options that say what the whole answer must be."""
+    """Add the options that constrain the whole answer."""
     group = parser.add_argument_group("what the answer must be", "At most one of these: docs/constraints.md.")
     which = group.add_mutually_exclusive_group()
     which.add_argument("--json-schema", metavar="FILE", help="JSON that the schema in FILE describes")
@@ -104,7 +104,7 @@ def add_grammars(parser: Parser) -> None:
 
 
 def add_speculation(parser: Parser) -> None:
-    """Add the options about guessing what comes next."""
+    """Add the options of speculative decoding."""
     group = parser.add_argument_group("speculation", "Several tokens a step, and the same text: docs/speculation.md.")
     which = group.add_mutually_exclusive_group()
     which.add_argument(
@@ -123,7 +123,7 @@ def add_speculation(parser: Parser) -> None:
 
 
 def add_beams(parser: Parser) -> None:
-    """Add the options of a beam search."""
+    """Add the options of beam search."""
     group = parser.add_argument_group("beam search", "The likeliest texts instead of drawn ones: docs/sampling.md.")
     group.add_argument("--num-beams", metavar="N", type=int, help="go on with N texts at once; -n of them are told")
     group.add_argument(
@@ -146,17 +146,17 @@ def add_beams(parser: Parser) -> None:
 
 
 def name_flag(option: str) -> str:
-    """An option of Options, as it is called on the command line."""
+    """The command-line option for a field of Options."""
     return "--" + {"dry_breakers": "dry_breaker", "bad_words": "bad_word"}.get(option, option).replace("_", "-")
 
 
 def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has its own type, which Options checks
-    """Read the options that were given, checked before a model is opened; the others are the model's to choose."""
+    """The generation options given, checked before a model is opened; the rest are left to the model's defaults."""
     from dataclasses import fields
 
     from chatapp.generation import OptionError, Options
 
-    names = [field.name for field in fields(Options) if field.name != "tools"]  # those of the command line are servers
+    names = [field.name for field in fields(Options) if field.name != "tools"]  # --tools names servers instead
     chosen = {name: value for name in names if (value := getattr(given, name, None)) is not None}
     if "logit_bias" in chosen:
         chosen["logit_bias"] = dict(chosen["logit_bias"])
@@ -184,7 +184,7 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
 
 
 def check_beam_options(chosen: Mapping[str, Any]) -> None:
-    """Refuse options that would do nothing, or contradict each other, before a model is opened."""
+    """Refuse beam options that contradict each other or would have no effect, before a model is opened."""
     from chatapp.generation import OptionError
     from chatapp.generation.options import BEAM_OPTIONS, ORDER, Options, check_together
 
@@ -200,7 +200,7 @@ def check_beam_options(chosen: Mapping[str, Any]) -> None:
 
 
 def add_placement(parser: Parser) -> None:
-    """Add the options about where and how a model is to run."""
+    """Add the options for where and how a model runs."""
     group = parser.add_argument_group("placement")
     group.add_argument(
         "--backend", metavar="NAME", type=check_backend, help="see `chatapp devices` (default: the best)"
@@ -221,7 +221,7 @@ def add_placement(parser: Parser) -> None:
 
 
 def read_placement(given: Namespace) -> "PlacementOptions":
-    """Read where a model is to run, from the arguments and else from the settings."""
+    """Where a model is to run: from the arguments, otherwise from the settings."""
     from chatapp.workspace import Workspace
 
     return Workspace().choose_placement(
@@ -230,7 +230,7 @@ def read_placement(given: Namespace) -> "PlacementOptions":
 
 
 def add_remote(parser: Parser) -> None:
-    """Add the options about a server that has the model."""
+    """Add the options for a model on a server."""
     group = parser.add_argument_group(
         "server", "It gets the text. MODEL@SERVER is the same, wherever a model is named."
     )
@@ -239,7 +239,7 @@ def add_remote(parser: Parser) -> None:
 
 
 def read_model(given: Namespace, name: str) -> str:
-    """Read which model is meant, where a server may have it: by then `name` is what else was said of it, or nothing."""
+    """The model's name, as MODEL@SERVER for a remote one; `name` is the positional argument, or empty."""
     from chatapp.workspace import Workspace
 
     server, named = getattr(given, "remote", None), getattr(given, "remote_model", None)
@@ -259,13 +259,13 @@ def read_model(given: Namespace, name: str) -> str:
 
 
 def add_output(parser: Parser) -> None:
-    """Add the options about what is printed besides the text, and how."""
+    """Add the options for what is printed."""
     group = add_form(parser)
     group.add_argument("--stats", choices=STATS_FORMATS, metavar="[text|json]", help="timings, on standard error")
 
 
 def add_form(parser: Parser) -> "argparse._ArgumentGroup":
-    """Add the options about how a text is printed, in a group of their own."""
+    """Add the options for how text is printed; returns their group."""
     group = parser.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object per completion instead of text")
@@ -274,7 +274,7 @@ def add_form(parser: Parser) -> "argparse._ArgumentGroup":
 
 
 def name_stats_format(argv: Sequence[str]) -> list[str]:
-    """Say `--stats=text` where `--stats` has no format, which argparse would look for in the word that follows."""
+    """Write `--stats` without a format as `--stats=text`: argparse would take the next word as its value."""
     return [
         "--stats=text" if word == "--stats" and not set(argv[place + 1 : place + 2]) & set(STATS_FORMATS) else word
         for place, word in enumerate(argv)
@@ -282,7 +282,7 @@ def name_stats_format(argv: Sequence[str]) -> list[str]:
 
 
 def read_form(given: Namespace) -> "Form":
-    """Read the form in which answers are printed."""
+    """The form in which answers are printed."""
     from chatapp.cli.printing import Form
 
     return Form(
@@ -296,7 +296,7 @@ def read_form(given: Namespace) -> "Form":
 
 
 def add_setup(parser: Parser) -> None:
-    """Add the options about how answers are to be: a system prompt, a preset, thinking."""
+    """Add the options for how answers are made: system prompt, preset, thinking, tools."""
     from chatapp.generation.text.thinking import EFFORTS
 
     group = parser.add_argument_group("setup")
@@ -311,7 +311,7 @@ def add_setup(parser: Parser) -> None:
 
 
 def read_secret(name: str, read: Callable[[str], str]) -> str:
-    """Read a token or a key: without showing it, by `read`, or a line of standard input where that is no terminal."""
+    """Read a token or key without echo, using `read`; if standard input is not a terminal, read a line of it."""
     try:
         found = read(f"{name.capitalize()} (it is not shown): ") if sys.stdin.isatty() else sys.stdin.readline()
     except EOFError:  # Ctrl+D
@@ -322,21 +322,21 @@ def read_secret(name: str, read: Callable[[str], str]) -> str:
 
 
 def parse_number(text: str) -> int:
-    """Parse a whole number from 1."""
+    """Parse a positive integer."""
     if not re.fullmatch(r"[1-9]\d{0,8}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
 
 
 def parse_path(text: str) -> Path:
-    """Parse a path; an empty one would be the folder that one is in."""
+    """Parse a path; an empty one, which would mean the current folder, is refused."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
     return Path(text)
 
 
 def parse_bias(text: str) -> tuple[int, float]:
-    """Parse a token and its bias."""
+    """Parse ID=BIAS."""
     token, _, number = text.partition("=")
     try:
         return int(token), float(number)
@@ -350,7 +350,7 @@ def parse_early_stopping(text: str) -> bool | str:
 
 
 def parse_order(text: str) -> tuple[str, ...]:
-    """Parse the names of filters."""
+    """Parse comma-separated names of samplers."""
     return tuple(name.strip().replace("-", "_") for name in text.split(","))
 
 

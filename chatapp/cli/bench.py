@@ -28,7 +28,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Time the model, and print the figures."""
+    """Time the model and print the figures."""
     from chatapp.evaluation import bench
     from chatapp.placement import selection
     from chatapp.placement.opening import open_engine

@@ -1,4 +1,4 @@
-"""`chatapp cache`: what runtimes keep for a quicker start."""
+"""`chatapp cache`: the compiled models that runtimes keep for a quicker start."""
 
 from argparse import Namespace
 

@@ -1,4 +1,4 @@
-"""`chatapp` and `chatapp chat`: the screen, or plain lines where that is wanted or the terminal can do no more."""
+"""`chatapp` and `chatapp chat`: the screen, or plain lines if asked for or if the terminal cannot show a screen."""
 
 import gc
 import os
@@ -31,10 +31,10 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Open the screen, or talk line by line, with this model or the one in the settings."""
+    """Open the screen, or talk line by line, with the model given or the one in the settings."""
     workspace, asked = Workspace(shares=True), (given.preset, given.system, given.think, given.tools)
     setup = workspace.read_setup(*asked) if any(one is not None for one in asked) else None
-    if not given.command:  # --model is then the one here, or that of the server
+    if not given.command:  # plain `chatapp`: with --remote, --model names one of the server's models
         given.remote = given.screen_remote
         given.model, given.remote_model = (None, given.screen_model) if given.remote else (given.screen_model, None)
     model = read_model(given, given.model or "")
@@ -45,7 +45,7 @@ def run(given: Namespace) -> int:
     if os.environ.get("TERM") == "dumb":
         print(DUMB, file=sys.stderr, flush=True)
         return talk(workspace, model, setup)
-    gc.disable()  # until the first frame, which comes a tenth sooner
+    gc.disable()  # enabled again after the first frame, which comes sooner this way
     from chatapp.tui.keys.typed_ahead import driver, typed_ahead
 
     with typed_ahead() as ahead:
@@ -57,7 +57,7 @@ def run(given: Namespace) -> int:
 
 
 def talk(workspace: Workspace, model: str, setup: "Setup | None") -> int:
-    """Talk in plain lines, with a model that is opened where the settings say."""
+    """Talk in plain lines."""
     from chatapp.cli.progress import open_model, tell_steps
     from chatapp.cli.repl import LineView
     from chatapp.cli.run import answer, fit, open_history

@@ -1,4 +1,4 @@
-"""`chatapp complete`: fill in code at a place in a file."""
+"""`chatapp complete`: complete code at a position in a file."""
 
 import argparse
 import json
@@ -30,7 +30,7 @@ What the model finds likeliest and what follows the same text elsewhere in the f
 is ranked by how likely it is right: what an editor offers that asks `chatapp lsp` for it.
 """
 ALL = 50
-"""As many offers as are explained."""
+"""Offers that `--explain` shows."""
 
 
 def add(parser: Parser) -> None:
@@ -61,7 +61,7 @@ def parse_place(text: str) -> tuple[int, int]:
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
-    """Take the model and the file from the words, and return those that are too many."""
+    """Assign MODEL and FILE from the words; returns the surplus."""
     *model, given.file = words[:2] or ["-"]
     given.model = model[0] if model else None
     placed = re.fullmatch(r"(.+?):(\d+:\d+)", given.file)
@@ -71,7 +71,7 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 
 
 def run(given: Namespace) -> int:
-    """Print what may stand at the place."""
+    """Print the offers for the position."""
     from chatapp.completion.completer import Completer
     from chatapp.completion.place import AFTER, BEFORE, Place
 
@@ -101,7 +101,7 @@ def run(given: Namespace) -> int:
 
 
 def read_folder(project: str) -> "FolderIndex":
-    """The files of a project, read at once."""
+    """An index of a project's files."""
     from chatapp.completion.index import FolderIndex
 
     folder = FolderIndex(Path(project))
@@ -112,7 +112,7 @@ def read_folder(project: str) -> "FolderIndex":
 
 
 def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str]:
-    """The text before and after a place: line and column as editors count, from 1; None is the end."""
+    """The text before and after a position (line and column from 1; None is the end)."""
     if at is None:
         return text, ""
     line, column = at
@@ -130,7 +130,7 @@ def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str
 
 
 def print_offers(found: Sequence["Offer"], form: Form) -> None:
-    """Print every offer: one line of JSON each, or the texts, with a heading where they have many lines."""
+    """Print every offer: a line of JSON each, or the texts, with headings if any has several lines."""
     headed = any("\n" in offer.text for offer in found) and len(found) > 1
     for number, offer in enumerate(found, 1):
         if form.json:
@@ -144,7 +144,7 @@ def print_offers(found: Sequence["Offer"], form: Form) -> None:
 
 
 def explain(found: Sequence["Offer"], n: int, threshold: float) -> None:
-    """Tell on standard error where each offer comes from, and why it is not shown, or only when asked for."""
+    """Print to standard error where each offer comes from, and why it would not be shown unasked."""
     rows = []
     for number, offer in enumerate(found, 1):
         where = f"{offer.source}, {offer.path}" if offer.path else offer.source

@@ -1,4 +1,4 @@
-"""`chatapp completion`: what may stand at the end of a line, read from the parser, and the shells' scripts that ask."""
+"""`chatapp completion`: scripts for the shells, and the completions of a line, read from the parser."""
 
 import argparse
 import shlex
@@ -59,7 +59,7 @@ end
 complete -c chatapp -f -a '(__chatapp)'"""
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 FILES = {"FILE", "DIR", "FOLDER", "PATH", "MODEL", "COMMAND", "torch|FILE"}
-"""What words are called that may be the name of a file."""
+"""Metavars of arguments that may be the path of a file."""
 LATEST = 50
 """Conversations that are offered."""
 
@@ -72,7 +72,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Print the script of a shell, or what may stand at the end of a line; the exit code is 1 where a file may."""
+    """Print a shell's script, or the completions of a line; returns 1 if the shell should complete a file name."""
     if given.shell:
         print(SHELLS[given.shell])
         return 0
@@ -87,7 +87,7 @@ def run(given: Namespace) -> int:
 
 
 def offers(line: str) -> tuple[dict[str, str], bool]:
-    """What may stand for the last word of a line, with what each is, and whether a file may."""
+    """Completions of the last word of a line, with descriptions; and whether it may be a file name."""
     *words, last = split(line)[1:] or [""]
     parser, action = find_place(words)
     begin = ""
@@ -102,7 +102,7 @@ def offers(line: str) -> tuple[dict[str, str], bool]:
 
 
 def split(line: str) -> list[str]:
-    """The words of a line as shells read them, also where a quote is open; the last one may be empty."""
+    """The words of a line as shells split it, even with an open quote; the last may be empty."""
     for end in ("", "'", '"'):
         try:
             *words, last = shlex.split(f"{line}\0{end}")
@@ -113,7 +113,7 @@ def split(line: str) -> list[str]:
 
 
 def find_place(words: list[str]) -> tuple[Parser, Action]:
-    """The parser of what follows these words, and what a word would be for it."""
+    """The parser in force after these words, and the action that the next word belongs to."""
     parser, _ = build_parsers(words)
     places, pending = positions(parser), None
     for word in words:
@@ -132,33 +132,33 @@ def find_place(words: list[str]) -> tuple[Parser, Action]:
 
 
 def positions(parser: Parser) -> list[Action]:
-    """What the words are that are no options, in their order; of the last there may be several."""
+    """The positional arguments of a parser, in order; the last may repeat."""
     named = [action for action in parser._actions if not action.option_strings and action.help != argparse.SUPPRESS]
     return [*named, *WORDS.get(parser.prog.removeprefix("chatapp "), ())]
 
 
 def options(parser: argparse.ArgumentParser) -> Iterator[Action]:
-    """The options of a parser that its help shows."""
+    """The options that a parser's help shows."""
     for action in parser._actions:
         if action.option_strings and action.help is not argparse.SUPPRESS and "--help" not in action.option_strings:
             yield action
 
 
 def told(action: Action) -> str:
-    """What an option does."""
+    """The help of an option."""
     return (action.help or "").replace("%%", "%")
 
 
 def matching(known: dict[str, str], begin: str) -> dict[str, str]:
-    """Those whose name begins so."""
+    """The names that begin with this text."""
     return {name: about for name, about in known.items() if name.startswith(begin)}
 
 
-# What stands where
+# Values of arguments
 
 
 def values(action: Action, command: str) -> dict[str, str]:
-    """What is known that may stand in a place of a command, with what each is."""
+    """The known values of an argument of a command, with descriptions."""
     if isinstance(action, argparse._SubParsersAction):
         return {one.dest: told(one) for one in action._choices_actions}
     if action.choices:
@@ -168,13 +168,13 @@ def values(action: Action, command: str) -> dict[str, str]:
 
 
 def find_models(workspace: Workspace) -> dict[str, str]:
-    """The models that are here, and those of servers."""
+    """Local and remote models."""
     here = dict.fromkeys(workspace.open_store().every_location(), "")
     return here | dict.fromkeys(workspace.list_remote_models(), "on a server")
 
 
 def find_conversations(workspace: Workspace) -> dict[str, str]:
-    """The conversations that were used last."""
+    """The conversations used last."""
     with workspace.open_history() as history:
         return {str(one.id): one.title for one in history.list(LATEST)}
 
@@ -201,7 +201,7 @@ KNOWN: dict[str, Callable[[Workspace], dict[str, str]]] = {
     "remote NAME": lambda user: {one.name: one.url for one in user.read_remotes()},
     "editor NAME": lambda _: {name: editor.title for name, editor in EDITORS.items()},
 }
-"""Of an option, of what a word is called, or of that in one command: what there is."""
+"""Values that depend on the user's files: by option, by metavar, or by command and metavar."""
 WORDS = {
     "run": [Action([], "words", metavar="MODEL")],
     "complete": [Action([], "words", metavar="MODEL"), Action([], "words", metavar="FILE")],
@@ -210,5 +210,5 @@ WORDS = {
     "service": [Action([], "words", choices=ACTIONS)],
     "stats": [Action([], "words", choices=("completion",))],
 }
-"""The words of the commands that read them by `name_words`, of which the parser knows nothing."""
+"""Positional words of the commands that parse them in `name_words`, unknown to the parser."""
 NOTHING = Action([], "nothing")

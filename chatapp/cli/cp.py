@@ -21,10 +21,10 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Copy the model, and print what that takes."""
+    """Copy the model and print the space it takes."""
     store = Workspace().open_store()
     model = copies.copy(store, given.model, given.new)
     taken = next(one for one in usage.usage(store) if one.name == model.name)
-    alone = not taken.shared and bool(taken.own or model.variants)  # the disk knows no links
+    alone = not taken.shared and bool(taken.own or model.variants)  # the file system has no hard links
     how = f"and takes another {size(taken.own + taken.variants)}: this disk has no links" if alone else ""
     print(printable(f"{model.name} is {given.model}, {how or 'and shares its files'}"))

@@ -58,7 +58,7 @@ def add(parser: Parser) -> None:
 
 
 def parse_address(text: str) -> str:
-    """Parse the address of a cluster's head."""
+    """Parse the HOST:PORT of a cluster's head node."""
     found = re.fullmatch(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):(\d{1,5})", text)
     if not found or int(found[1]) > 65535:
         raise ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 10.0.0.1:6379")
@@ -66,14 +66,14 @@ def parse_address(text: str) -> str:
 
 
 def parse_processors(text: str) -> float:
-    """Parse how many processors of a node a replica takes: 4, or 0.5."""
+    """Parse how many CPUs a replica takes: 4, or 0.5."""
     if not re.fullmatch(r"\d{1,4}(\.\d{1,2})?", text) or not float(text):
         raise ArgumentTypeError(f"{text!r} is not a number of processors, such as 4 or 0.5")
     return float(text)
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """Parse how many replicas there may be: 2, or from 2 to 8 as 2:8."""
+    """Parse the number of replicas: 2, or a range as 2:8."""
     found = re.fullmatch(r"([1-9]\d{0,4})(?::([1-9]\d{0,4}))?", text)
     if not found or int(found[2] or found[1]) < int(found[1]):
         raise ArgumentTypeError(f"{text!r} is not a number of replicas, such as 2, or 2:8 for from 2 to 8")
@@ -92,7 +92,7 @@ def check(given: Namespace) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Deploy, and answer until told to end."""
+    """Deploy, and serve until told to end."""
     from chatapp.deploy.ray import running
     from chatapp.deploy.ray.plan import Plan
     from chatapp.server.settings import ServerSettings
@@ -100,7 +100,7 @@ def run(given: Namespace) -> int:
     check(given)
     workspace = Workspace()
     if given.model:
-        workspace.open_store().get(given.model)  # refused before anything is made
+        workspace.open_store().get(given.model)  # raises for an unknown model before anything is deployed
     if given.only == "--remove":
         return running.remove(workspace, given.name, given.address, given.drain)
     answers = given.only != "--no-gateway"
@@ -122,4 +122,4 @@ def run(given: Namespace) -> int:
     plan = Plan(given.model, given.name, given.address or "", shared, answers, *scale)
     code = running.deploy(workspace, plan, settings, read_placement(given))
     sys.stderr.flush()
-    os._exit(code)  # threads of Ray's would keep the process
+    os._exit(code)  # Ray's threads would keep the process alive

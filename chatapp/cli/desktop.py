@@ -27,7 +27,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Open the window, or raise the one that is there, and stay until its user leaves."""
+    """Open the window, or raise the one that is open, and stay until it is closed."""
     from chatapp.desktop.bridge import COMMAND
     from chatapp.desktop.state import SingleInstance
 
@@ -52,7 +52,7 @@ def run(given: Namespace) -> int:
 
 
 def has_view() -> bool:
-    """Whether a window can be opened; where it cannot, tell why the page comes in a browser, unless there is none."""
+    """Whether a window can be opened; if not, note why a browser is used; InputError if there is none either."""
     from chatapp.desktop import browser, window
 
     if not (lack := window.find_lack()):

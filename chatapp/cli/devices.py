@@ -12,7 +12,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Print one line per backend and device, with what runs there."""
+    """Print a line per backend and device, with the runtime's version or why it is missing."""
     import backends
     from chatapp.text.units import table
 

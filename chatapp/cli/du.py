@@ -1,4 +1,4 @@
-"""`chatapp du`: what each model takes on the disk."""
+"""`chatapp du`: the disk space of each model."""
 
 from argparse import Namespace
 
@@ -21,7 +21,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Print a line for each model, and the sum."""
+    """Print a line for each model, and the total."""
     store = Workspace().open_store()
     found, total = usage.usage(store), usage.total(store)
     if given.json:

@@ -1,4 +1,4 @@
-"""`chatapp editor`: what an editor needs to complete code by `chatapp lsp`."""
+"""`chatapp editor`: configurations with which editors start `chatapp lsp`."""
 
 import argparse
 import json
@@ -24,27 +24,27 @@ Without NAME: the editors. With NAME, its configuration goes to standard output,
 --write puts it there. What is in a file already stays: a file of lines is added to, after a copy, any other is refused.
 """
 PLACEHOLDER = '"/path/to/chatapp"'
-"""What stands for the command in a configuration; a string of JSON is one of Lua, Lisp, TOML and Vim's language too."""
+"""The command's place in a configuration; a JSON string is also valid in Lua, Lisp, TOML and Vim script."""
 
 
 @dataclass(frozen=True)
 class Editor:
-    """An editor: how it shows offers, with which version that was seen, and where its configuration belongs."""
+    """An editor: how it shows completions, the version tested, and where its configuration belongs."""
 
     title: str
     shows: str
     tested: str
-    """Nothing: it was not run."""
+    """The tested version; empty if it was not run."""
     configuration: str
-    """The name of the file in chatapp/lsp/editors/."""
+    """The file's name in chatapp/lsp/editors/."""
     place: str
-    """A path below the user's folder; below that of other programs' settings where it does not begin with a dot."""
+    """A path below the home folder if it begins with a dot, otherwise below ~/.config."""
     before: tuple[str, ...] = ()
-    """Places that count more, where there is a file."""
+    """Files in the home folder that the editor prefers if they exist."""
     after: str = ""
-    """What is to be done by hand; then the configuration is, too."""
+    """What the user must do by hand; then nothing is written automatically."""
     adds: bool = False
-    """Whether the configuration may stand behind what the user's file has."""
+    """Whether the configuration may be appended to an existing file."""
 
 
 EDITORS = {
@@ -96,7 +96,7 @@ def parse_name(name: str) -> str:
 
 
 def run(given: Namespace) -> None:
-    """List the editors, print the configuration of one, or write it."""
+    """List the editors, or print or write the configuration of one."""
     if not given.name:
         if given.write:
             raise UsageError("say which editor's configuration to write, such as chatapp editor neovim --write")
@@ -116,7 +116,7 @@ def run(given: Namespace) -> None:
 
 
 def find_command() -> str:
-    """The whole path of the command `chatapp`: editors often have another PATH than the shell."""
+    """The absolute path of the command `chatapp`: editors often have another PATH than the shell."""
     beside = Path(sys.executable).parent
     found = shutil.which("chatapp", path=str(beside)) or shutil.which("chatapp")
     if not found:
@@ -125,7 +125,7 @@ def find_command() -> str:
 
 
 def read_configuration(editor: Editor, command: str) -> str:
-    """The configuration of an editor that starts this command."""
+    """The configuration of an editor, with this command in it."""
     text = (files("chatapp.lsp") / "editors" / editor.configuration).read_text("utf-8")
     return text.replace(PLACEHOLDER, json.dumps(command, ensure_ascii=False))
 
@@ -139,7 +139,7 @@ def find_place(editor: Editor) -> Path:
 
 
 def write_configuration(editor: Editor, text: str) -> None:
-    """Put a configuration where the editor reads it, unless that would change what the user has."""
+    """Write the configuration, unless that would change existing content."""
     if editor.after:
         raise InputError(f"nothing is written for {editor.title}: {editor.after}")
     if os.name == "nt":

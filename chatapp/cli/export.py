@@ -1,4 +1,4 @@
-"""`chatapp export`: write a model as other programs load it."""
+"""`chatapp export`: write a model for other programs."""
 
 from argparse import Namespace
 from dataclasses import fields
@@ -33,7 +33,7 @@ def add(parser: Parser) -> None:
 
 
 def add_option(parser: Parser, name: str, default: Any, facts: Any) -> None:  # Any: of a dataclass' field
-    """Add an option of a target, of the type of its default."""
+    """Add an option of a target, with the type of its default."""
     flag = "--" + name.replace("_", "-")
     if isinstance(default, bool):
         parser.add_argument(flag, action="store_true", help=facts["help"])
@@ -45,7 +45,7 @@ def add_option(parser: Parser, name: str, default: Any, facts: Any) -> None:  # 
 
 
 def run(given: Namespace) -> int:
-    """Export, and check where that is wanted; the exit code is 1 where the check failed."""
+    """Export, and check if asked to; returns 1 if the check failed."""
     target, folder = exporting.get(given.target), given.folder
     options = target.Options(**{field.name: getattr(given, field.name) for field in fields(target.Options)})
     exporting.check_empty(folder)

@@ -22,7 +22,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Delete the files, and print each with the reason."""
+    """Delete the files, printing each with the reason."""
     found = garbage.collect(Workspace().open_store(), dry_run=given.dry_run, warn=warn)
     if given.json:
         return print_json(found)

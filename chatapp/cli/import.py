@@ -1,4 +1,4 @@
-"""`chatapp import`: bring a model that is on this machine into the store."""
+"""`chatapp import`: add a model that is already on this machine to the store."""
 
 from argparse import Namespace
 
@@ -29,7 +29,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Import the model, unless only the plan is wanted, and print what that is."""
+    """Import the model, unless only the plan is wanted, and print the plan."""
     store = Workspace().open_store()
     plan = imports.plan(store, given.source, name=given.name, copy=given.copy)
     model, done = plan.model, not given.dry_run

@@ -1,4 +1,4 @@
-"""`chatapp list`: the models that are here, or those in the cache of the Hub."""
+"""`chatapp list`: the models in the store, or in the Hub's cache."""
 
 from argparse import Namespace
 
@@ -27,7 +27,7 @@ def run(given: Namespace) -> None:
 
 
 def print_models(store: Store, *, as_json: bool) -> None:
-    """Print the models of the store; what is wrong with others goes to standard error."""
+    """Print the models in the store; broken ones are warned about on standard error."""
     models, broken = store.survey()
     for name, problem in broken.items():
         warn(f"{name}: {problem}")
@@ -49,7 +49,7 @@ def print_models(store: Store, *, as_json: bool) -> None:
 
 
 def print_cache(store: Store, *, as_json: bool) -> None:
-    """Print the models in the cache of the Hub, and why some of them cannot run."""
+    """Print the models in the Hub's cache, and why some of them cannot run."""
     assert store.places
     found: list[tuple[str, str | None, int | None, int | None, str]] = []
     for name in repositories(store.places.hub_cache):
@@ -70,7 +70,7 @@ def print_cache(store: Store, *, as_json: bool) -> None:
 
 
 def describe_check(variant: Variant) -> str:
-    """Tell in a word whether a variant was verified."""
+    """Whether a variant was verified, in a word."""
     if not variant.verdicts:
         return ""
     return " (verified)" if all(verdict["passed"] for verdict in variant.verdicts.values()) else " (failed)"

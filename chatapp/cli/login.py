@@ -1,4 +1,4 @@
-"""`chatapp login`: keep a token of the Hub."""
+"""`chatapp login`: save a token of the Hugging Face Hub."""
 
 import getpass
 import sys
@@ -13,11 +13,11 @@ DETAILS = "The token is read without showing it, or from standard input, and kep
 
 
 def add(parser: Parser) -> None:
-    """It takes no arguments."""
+    """Add no arguments."""
 
 
 def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> None:
-    """Ask for a token of the Hub, check it, and keep it where huggingface_hub looks for it."""
+    """Ask for a token, check it, and save it where huggingface_hub looks for it."""
     from model_store.hub import hub
 
     offline.require_network("login")

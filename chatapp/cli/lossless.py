@@ -1,4 +1,4 @@
-"""`chatapp run --check-lossless`: the same answer by plain steps, and the first token in which they differ."""
+"""`chatapp run --check-lossless`: generate the answer again without speculation and compare the tokens."""
 
 from dataclasses import replace
 
@@ -9,11 +9,11 @@ from chatapp.conversation.replay import Comparison, compare
 from chatapp.generation import Reply
 
 LIKELIEST = 20
-"""Tokens of a plain step among which the other answer's token is looked for."""
+"""Alternatives per token among which the speculative answer's token is looked up."""
 
 
 def check_lossless(view: LineView, turn: Turn, quick: Reply) -> int:
-    """Answer once more by plain steps, tell whether that is the same, and return the exit code."""
+    """Generate the answer again by plain steps and print whether it is the same; returns the exit code."""
     usage, dialogue = quick.usage, view.dialogue
     if usage is None or not usage.drafted:
         note("Lossless: nothing was guessed, so there is nothing to compare.")
@@ -29,7 +29,7 @@ def check_lossless(view: LineView, turn: Turn, quick: Reply) -> int:
 
 
 def describe(found: Comparison) -> str:
-    """Where two answers begin to differ, and how close that was."""
+    """Where two answers begin to differ, and how close the choice was."""
     if found.place is None:
         return f"Lossless: the same {found.tokens:,} tokens."
     if not found.was or not found.now:

@@ -18,16 +18,16 @@ What an editor can set: docs/commands.md. How each is set up: chatapp editor.
 
 
 def add(parser: Parser) -> None:
-    """Add the arguments, of which there is one that editors like to give."""
+    """Add the arguments: only --stdio, which some editors pass."""
     parser.add_argument("--stdio", action="store_true", help="as it is anyway; some editors say so")
 
 
 def run(given: Namespace) -> int:
-    """Answer the editor until it leaves."""
+    """Serve the editor until it disconnects."""
     from chatapp.lsp.streams import claim_output
 
     for number in (signal.SIGINT, *ENDING):
-        signal.signal(number, signal.SIG_DFL)  # a thread that waits for input would outlive Python's own end
+        signal.signal(number, signal.SIG_DFL)  # a thread waiting for input would keep Python from exiting
     if sys.stdin.isatty():
         note("An editor starts this and talks to it: chatapp editor tells how. Ctrl+C leaves.")
     output = claim_output()
@@ -35,4 +35,4 @@ def run(given: Namespace) -> int:
 
     code = serve(Server(Workspace(shares=True)), sys.stdin.buffer, output)
     sys.stderr.flush()
-    os._exit(code)  # a runtime that still computes, or loads, would not survive Python's own end
+    os._exit(code)  # a runtime that is still computing or loading would crash during Python's shutdown

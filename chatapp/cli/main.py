@@ -1,4 +1,4 @@
-"""The command line: the commands by name, of which only the one that is given is imported."""
+"""The command line: a table of commands, of which only the one given is imported."""
 
 import gc
 import io
@@ -53,13 +53,13 @@ COMMANDS = {
     "completion": "print what lets a shell complete commands and options",
     "version": "tell the versions of chatapp and of what it runs on",
 }
-"""Each command, in the order of the help page: the module of its name has `add` for its arguments and `run`.
+"""The commands in the order of the help page. Each is a module with `add`, which adds its arguments, and `run`.
 
-It may have `DETAILS`, which follow on its own page, and `name_words`, which takes what is no option from the words.
+It may have `DETAILS`, shown on its own help page, and `name_words`, which assigns the positional words.
 """
 ALIASES = {"ls": "list"}
 GARBAGE = 10_000
-"""New objects before Python looks among them for garbage, of which modules make none: 20 ms of a first answer less."""
+"""Allocations before the garbage collector runs: importing makes no garbage, and this saves 20 ms."""
 EPILOG = """\
 Everything runs on this machine; only pull, search and login use the network, and servers that you name.
 Text goes to standard output, everything else to standard error.
@@ -68,7 +68,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (what was written i
 
 
 def start() -> int:
-    """Run the command that this process was started with, and return the exit code."""
+    """Run the command this process was started with; returns the exit code."""
     gc.set_threshold(GARBAGE)
     for number in ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it
@@ -76,17 +76,17 @@ def start() -> int:
     try:
         return main()
     finally:
-        gc.freeze()  # looking once more at everything that goes anyway takes 30 ms
+        gc.freeze()  # spare the collection at exit, which takes 30 ms
 
 
 def leave(number: int, frame: FrameType | None) -> None:
-    """End as Ctrl+C does: nothing that is half-written stays. It may come again while that goes on."""
+    """Exit as on Ctrl+C, so that cleanup runs; further signals are ignored meanwhile."""
     signal.signal(number, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code."""
+    """Run one command; returns the exit code."""
     prepare_streams()
     try:
         argv = sys.argv[1:] if argv is None else argv
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         end_output()
         return 0
     except Exception as error:
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def end_output() -> None:
-    """Write what is left to write; where that fails, it must not fail once more at exit."""
+    """Flush standard output; if that fails, redirect it so that Python's own flush at exit does not fail again."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -124,17 +124,17 @@ def end_output() -> None:
 
 
 def prepare_streams() -> None:
-    """Make the standard streams such that all can be used, also those that were closed by whoever started this."""
+    """Make the standard streams usable, even if the parent process closed them."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # opened in this order, they have the system's numbers, too
+        if getattr(sys, name) is None:  # opened in this order they get the file descriptors 0, 1 and 2
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character shows another
+            stream.reconfigure(errors="replace")  # print ? for what the terminal's encoding lacks
 
 
 def check_text(argv: Sequence[str]) -> None:
-    """Refuse arguments that are not text: neither models nor manifests, histories or runtimes can take them."""
+    """Refuse arguments that are not valid Unicode: file names, manifests and the history could not hold them."""
     for word in argv:
         try:
             word.encode()
@@ -151,7 +151,7 @@ def import_command(name: str) -> ModuleType:
 
 
 def parse(argv: Sequence[str]) -> Namespace:
-    """The arguments, with the name of the command in `command` (None: the screen); exits with 2 if they are wrong."""
+    """Parse the arguments; `command` is None for the screen. Exits with 2 if they are wrong."""
     parser, commands = build_parsers(argv)
     first = argv[0] if argv else "-"
     if not first.startswith("-") and first not in commands:
@@ -161,7 +161,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     rest = argv[end + 1 :]
     options = [word for word in argv[:end] if word != "--offline"]
     given, words = parser.parse_known_args(name_stats_format(options))
-    given.offline = len(options) < end  # wherever it stands
+    given.offline = len(options) < end  # --offline may stand anywhere
     used = commands.get(given.command, parser)
     for word in words:
         if word.startswith("-") and word != "-":
@@ -178,7 +178,7 @@ def parse(argv: Sequence[str]) -> Namespace:
 
 
 def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
-    """The parser of everything, and those of the commands by name; only those in `argv` know their arguments."""
+    """The main parser, and the commands' parsers by name; only commands named in `argv` get their arguments."""
     parser = Parser(
         prog="chatapp",
         description="Chat and complete code with a model that runs on this machine. Without a command: a screen.",
@@ -202,7 +202,7 @@ def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
 
 
 def add_command(parser: Parser, module: ModuleType) -> None:
-    """Give a parser what a command says and takes; words may stand among options where the command names them."""
+    """Add a command's help and arguments to its parser; with `name_words`, words may stand among the options."""
     has = vars(module)
     parser.description = f"{parser.description}\n\n{has.get('DETAILS', '')}".strip()
     module.add(parser)
@@ -212,6 +212,6 @@ def add_command(parser: Parser, module: ModuleType) -> None:
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """Suggest the known word that is nearest, as the end of an error."""
+    """A suggestion of the nearest known word, to be appended to an error; empty if none is near."""
     nearest = suggest(word, known)
     return f"; {nearest}" if nearest else ""

@@ -1,4 +1,4 @@
-"""`chatapp mcp`: name servers of tools, list them, forget them, and look at what they offer."""
+"""`chatapp mcp`: add, list and remove tool servers, and list their tools."""
 
 import shutil
 from argparse import Namespace
@@ -28,7 +28,7 @@ as in: chatapp mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~
 """
 ACTIONS = ("add", "list", "tools", "remove")
 SHOWN = 100
-"""Characters of a description in a list."""
+"""Characters of a description in the list."""
 
 
 def add(parser: Parser) -> None:
@@ -46,13 +46,13 @@ def add(parser: Parser) -> None:
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
-    """Take the name, and the command or the address, from the words, and return those that are too many."""
+    """Assign the name, and the command or URL, from the words; returns the surplus."""
     given.name, given.place = (words[0] if words else ""), words[1:]
     return [] if given.action == "add" else words[1:] if given.action != "list" else words
 
 
 def run(given: Namespace) -> int:
-    """Do what was asked."""
+    """Carry out the action."""
     workspace = Workspace()
     settings = workspace.home / "settings.toml"
     match given.action:
@@ -63,7 +63,7 @@ def run(given: Namespace) -> int:
         case _ if not given.name:
             raise UsageError(f"which server? write: chatapp mcp {given.action} NAME")
         case "remove":
-            workspace.read_settings()  # refuses what is damaged, as for the others
+            workspace.read_settings()  # raises for invalid settings before the file is changed
             tool_servers.remove(settings, given.name)
             print(printable(f"{given.name} is forgotten"))
         case "add":
@@ -72,7 +72,7 @@ def run(given: Namespace) -> int:
 
 
 def read_server(given: Namespace) -> ToolServer:
-    """The server that the arguments describe."""
+    """The tool server that the arguments describe."""
     name, place = given.name, given.place
     if not place:
         raise UsageError(
@@ -97,13 +97,13 @@ def read_server(given: Namespace) -> ToolServer:
 
 
 def add_server(workspace: Workspace, server: ToolServer) -> None:
-    """Keep a server; it is neither started nor asked."""
+    """Save a server; it is not started."""
     from chatapp.conversation.tools.http import find_remote, leaves
 
     elsewhere = leaves(server)
     if server.key_variable:
         find_remote(server).refuse_readable_key()
-    workspace.read_settings()  # what is wrong with them is told before they are changed
+    workspace.read_settings()  # raises for invalid settings before the file is changed
     tool_servers.add(workspace.home / "settings.toml", server)
     if server.command and not shutil.which(server.command[0]):
         warn(f"there is no program {server.command[0]!r} here yet")
@@ -113,7 +113,7 @@ def add_server(workspace: Workspace, server: ToolServer) -> None:
 
 
 def list_servers(workspace: Workspace, *, as_json: bool) -> None:
-    """Print the servers of the settings."""
+    """Print the servers in the settings."""
     from chatapp.conversation.tools.http import leaves
 
     servers = workspace.read_settings().mcp.values()
@@ -126,7 +126,7 @@ def list_servers(workspace: Workspace, *, as_json: bool) -> None:
 
 
 def list_tools(workspace: Workspace, name: str, *, as_json: bool) -> int:
-    """Start servers, and print what they offer; 1 where one failed."""
+    """Start servers and print their tools; returns 1 if one failed."""
     troubles = list[str]()
 
     def keep(text: str) -> None:
@@ -147,6 +147,6 @@ def list_tools(workspace: Workspace, name: str, *, as_json: bool) -> int:
 
 
 def first_line(text: str) -> str:
-    """The beginning of a description."""
+    """The first line of a description, shortened."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return f"{line[: SHOWN - 1]}…" if len(line) > SHOWN else line

@@ -1,4 +1,4 @@
-"""Print replies as they arrive, and let Ctrl+C stop them."""
+"""Prints replies as they arrive; Ctrl+C stops them."""
 
 import json
 import os
@@ -24,23 +24,23 @@ class Form:
     """How an answer is printed."""
 
     json: bool = False
-    """One JSON object per completion, in a line."""
+    """One line of JSON per completion."""
     raw: bool = False
-    """Control characters as the model wrote them."""
+    """Whether control characters stay as the model wrote them."""
     logprobs: bool = False
     thinking: bool = False
-    """What the model thinks on standard error, where that is no terminal either."""
+    """Whether thinking is printed even if standard error is not a terminal."""
     beams: bool = False
-    """What a beam search does on standard error."""
+    """Whether the events of a beam search are printed on standard error."""
     stats: str | None = None
-    """text, json, or nothing."""
+    """`text`, `json` or None."""
 
 
 @contextmanager
 def stoppable() -> Iterator[Event]:
-    """Inside, the first Ctrl+C sets the event and a second one raises KeyboardInterrupt.
+    """Inside, the first Ctrl+C sets the event, and a second one raises KeyboardInterrupt.
 
-    So does the first while a chat template is rendered.
+    The first one also interrupts a chat template that is being rendered.
     """
     stop = Event()
 
@@ -58,9 +58,9 @@ def stoppable() -> Iterator[Event]:
 
 
 class Printout:
-    """Prints `count` replies one after the other, the first as it arrives, until Ctrl+C stops them.
+    """Prints `count` replies one after another, the first one as it arrives, until Ctrl+C.
 
-    What the first thinks is on standard error: dim in a terminal, and elsewhere only if asked for.
+    The thinking of the first goes to standard error: dimmed on a terminal, otherwise only if asked for.
     """
 
     def __init__(self, count: int, form: Form) -> None:
@@ -69,12 +69,12 @@ class Printout:
         self.dim = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
         self.thinking_wanted = sys.stderr.isatty() or form.thinking
         self.thinking_open = False
-        """Whether the last line of what it thinks has not ended."""
+        """Whether the last line of thinking has no line end yet."""
         self.counting = can_redraw() and sys.stdout.isatty()
         self.counted = False
-        """Whether the last line tells how much of a prompt is read."""
+        """Whether the last line shows prompt progress."""
         self.introduced = 0
-        """How many replies it was said of which they are."""
+        """How many replies have their heading."""
         self.signals = ExitStack()
 
     def __enter__(self) -> Self:
@@ -87,10 +87,7 @@ class Printout:
             self.end_thinking()
 
     def add(self, delta: Delta) -> bool:
-        """Take a part of the replies, and print it if it is the first's; whether Ctrl+C was pressed.
-
-        The engine tells together what comes quickly: each part wakes the reader of a pipe.
-        """
+        """Collect a delta, and print it if it belongs to the first reply; returns whether Ctrl+C was pressed."""
         self.replies[delta.index].add(delta)
         self.count(delta.reading)
         for event in delta.beams if self.form.beams else ():
@@ -106,7 +103,7 @@ class Printout:
         return self.interrupted
 
     def count(self, reading: tuple[int, int] | None) -> None:
-        """Tell a terminal how much of a long prompt is read, in a line that goes when there is something to say."""
+        """Show how much of a long prompt is read, on a line that is erased by the next output."""
         if self.counting and reading:
             redraw(f"reading the prompt: {reading[0]:,} of {reading[1]:,} tokens")
         elif self.counted:
@@ -114,7 +111,7 @@ class Printout:
         self.counted = self.counting and reading is not None
 
     def introduce(self, index: int) -> None:
-        """Say which of several replies follows, before anything of it is printed."""
+        """Print the heading of one of several replies, once."""
         if index == self.introduced:
             self.introduced += 1
             if len(self.replies) > 1:
@@ -123,20 +120,20 @@ class Printout:
                 note(f"completion {index + 1} of {len(self.replies)}{told}")
 
     def think(self, text: str) -> None:
-        """Print a part of what the first reply thinks at once."""
+        """Print a piece of the first reply's thinking."""
         if self.thinking_wanted:
             text = printable(text)
             print(f"\x1b[2m{text}\x1b[22m" if self.dim else text, end="", file=sys.stderr, flush=True)
             self.thinking_open = not text.endswith("\n")
 
     def end_thinking(self) -> None:
-        """Begin a new line, where the text follows in the same terminal."""
+        """End the last line of thinking, so that the answer begins on a new one."""
         if self.thinking_open:
             print(file=sys.stderr, flush=True)
         self.thinking_open = False
 
     def finish(self, usage: Usage | None) -> None:
-        """Print the replies after the first, and what was asked for besides the text."""
+        """Print the other replies, and whatever was asked for besides the text."""
         for index, reply in enumerate(self.replies):
             if self.form.json:
                 print(as_json(index, reply, logprobs=self.form.logprobs), flush=True)
@@ -158,12 +155,12 @@ class Printout:
 
 
 def can_redraw() -> bool:
-    """Whether standard error is a terminal that can show another text in the place of a line."""
+    """Whether standard error is a terminal on which a line can be overwritten."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def redraw(text: str) -> None:
-    """Show a text in the place of the last line; of one that is wider than the terminal, its end."""
+    """Overwrite the current line; of a text wider than the terminal, the end is shown."""
     room = get_terminal_size().columns - 1
     while cells(text) > room:
         text = text[1:]
@@ -171,17 +168,17 @@ def redraw(text: str) -> None:
 
 
 def describe_event(event: BeamEvent) -> str:
-    """A change in the tree of beams, in a line."""
+    """A line about a change in the beam tree."""
     return f"{event.change:8} {event.beam:5} from {event.parent:<5} {event.score:9.3f}  {quote(event.text)}"
 
 
 def quote(text: str) -> str:
-    """A text that a model wrote, in quotes."""
+    """Text that a model wrote, in quotes."""
     return json.dumps(printable(text), ensure_ascii=False)
 
 
 def print_json(facts: object) -> None:
-    """Print facts as JSON, for programs; what JSON does not know is told as its fields, or as text."""
+    """Print facts as JSON; dataclasses become objects, other unknown types text."""
 
     def tell(value: Any) -> Any:  # Any: JSON
         return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
@@ -202,7 +199,7 @@ def as_json(index: int, reply: Reply, *, logprobs: bool = False) -> str:
 
 
 def describe(usage: Usage) -> str:
-    """The usage in a few lines."""
+    """The usage in several lines of text."""
     lowered = f", lowered in {milliseconds(usage.lowering_seconds)}" if usage.lowering_seconds else ""
     lines = {
         "tokens": f"{usage.prompt_tokens} read, {usage.cached_tokens} of them cached; "
@@ -219,7 +216,7 @@ def describe(usage: Usage) -> str:
 
 
 def describe_guesses(usage: Usage) -> str:
-    """How the guessed tokens have fared; empty, where there were none."""
+    """How speculative decoding fared; empty if nothing was drafted."""
     if not usage.drafted:
         return ""
     gain = usage.speculation_gain
@@ -228,30 +225,30 @@ def describe_guesses(usage: Usage) -> str:
 
 
 def print_logprobs(tokens: Sequence[Token]) -> None:
-    """Print each token with its log-probability and the alternatives in its place."""
+    """Print each token with its log-probability and its alternatives."""
     for token in tokens:
         others = "  ".join(f"{quote(other.text)} {other.logprob:.2f}" for other in token.alternatives)
         print(f"{token.logprob or 0.0:8.2f}  {quote(token.text):16}  {others}".rstrip(), file=sys.stderr)
 
 
 def write(text: str, form: Form) -> None:
-    """Print a part of an answer at once."""
+    """Print a piece of an answer at once."""
     sys.stdout.write(text if form.raw else printable(text))
     sys.stdout.flush()
 
 
 def end_line(text: str, form: Form) -> None:
-    """End the last line of an answer, unless it has to stay as the model wrote it."""
+    """End the last line of an answer, except in raw mode."""
     if not form.raw and not text.endswith("\n"):
         write("\n", form)
 
 
 def note(text: str) -> None:
-    """Say something on standard error, in which names and errors may have been written by anyone."""
+    """Print a line to standard error, with control characters replaced, since names and errors may be foreign."""
     sys.stdout.flush()
     print(printable(text), file=sys.stderr, flush=True)
 
 
 def warn(text: str) -> None:
-    """Say on standard error that something does not go as it should."""
+    """Print a warning to standard error."""
     note(f"Warning: {text}")

@@ -1,4 +1,4 @@
-"""The progress of a command, and what it waits for: for people, or in lines of JSON for the program that started it."""
+"""Shows the progress of a command: for people, or as lines of JSON for the program that started it."""
 
 import json
 import sys
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from model_store.hub.transfer import OnTransfer, Transfer
 
 EVERY = 0.5
-"""Seconds between two lines of JSON."""
+"""Minimum seconds between two lines of JSON."""
 SHOWN = 4
-"""Files that have a line of their own."""
+"""Maximum files with a progress bar of their own."""
 
 
 def tell(event: str, **facts: object) -> None:
@@ -31,7 +31,7 @@ def tell(event: str, **facts: object) -> None:
 
 @contextmanager
 def show_steps(name: str, *, as_json: bool = False) -> Iterator[Progress | None]:
-    """Show how far each step is: in lines of JSON, one for each hundredth, or in one line of a terminal."""
+    """A callback that shows the progress of each step: as JSON lines, one per percent, or on one terminal line."""
     last: tuple[str, int] | None = None
 
     def tell_step(step: str, share: float) -> None:
@@ -52,7 +52,7 @@ def show_steps(name: str, *, as_json: bool = False) -> Iterator[Progress | None]
 
 
 def note_wait(reason: str, pause: float, *, as_json: bool = False) -> None:
-    """Tell what is waited for: on standard error, or in a line of JSON."""
+    """Say what is waited for: on standard error, or as a line of JSON."""
     text = printable(f"{reason}; trying again in {pause:.1f} s")
     if as_json:
         tell("waiting", note=text)
@@ -62,7 +62,7 @@ def note_wait(reason: str, pause: float, *, as_json: bool = False) -> None:
 
 @contextmanager
 def show_transfer(*, as_json: bool) -> Iterator["OnTransfer"]:
-    """Show a transfer: in lines of JSON, as bars in a terminal, or a line for each file that is whole."""
+    """A callback that shows a download: as JSON lines, as bars in a terminal, or one line per finished file."""
     if as_json:
         yield tell_transfer()
     elif sys.stderr.isatty():
@@ -73,7 +73,7 @@ def show_transfer(*, as_json: bool) -> Iterator["OnTransfer"]:
 
 
 def tell_transfer() -> "OnTransfer":
-    """Tell in JSON how far all is, twice a second, with the files that have grown since."""
+    """A callback that prints progress as JSON, at most twice a second, with the files that grew."""
     told: dict[str, int] = {}
     last = 0.0
 
@@ -91,7 +91,7 @@ def tell_transfer() -> "OnTransfer":
 
 
 def print_finished() -> "OnTransfer":
-    """Print a line for each file that is whole, and for each new reason to wait, on standard error."""
+    """A callback that prints a line for each finished file and each new reason to wait."""
     told: set[str] = set()
 
     def show(now: "Transfer") -> None:
@@ -108,7 +108,7 @@ def print_finished() -> "OnTransfer":
 
 @contextmanager
 def show_bars() -> Iterator["OnTransfer"]:
-    """Show bars on standard error: for everything, and for the files that are on their way."""
+    """A callback that shows bars on standard error: one for everything, and one per file in progress."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn
     from rich.text import Text
@@ -143,7 +143,7 @@ def show_bars() -> Iterator["OnTransfer"]:
 
 @contextmanager
 def tell_steps(name: str) -> Iterator[Progress]:
-    """Tell each step in a line, once: for screen readers."""
+    """A callback that prints each step's name once, for screen readers."""
     told = ""
 
     def tell_step(step: str, share: float) -> None:
@@ -163,7 +163,7 @@ def open_model(
     draft: str = "",
     show: Callable[[str], AbstractContextManager[Progress | None]] = show_steps,
 ) -> "Opened":
-    """Open a model, and the one that is to `draft` for it, telling how far it is if that takes long."""
+    """Open a model, and a draft model if one is named, showing the progress."""
     with show(name) as on_progress:
         opened = workspace.open_model(name, placement, on_progress=on_progress, on_fallback=warn, draft=draft)
     if opened.leaves:

@@ -1,4 +1,4 @@
-"""`chatapp pull`: fetch a model, and make it ready to run."""
+"""`chatapp pull`: download a model and make it ready to run."""
 
 import sys
 from argparse import Namespace
@@ -37,7 +37,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Plan, fetch, lower and time a model, so that it is ready to run."""
+    """Plan, download, lower and time a model."""
     from chatapp.placement.selection import check_place
     from model_store.hub import pull
 
@@ -71,7 +71,7 @@ def run(given: Namespace) -> None:
 
 
 def prepare(store: Store, name: str, placement: "PlacementOptions", on_progress: Progress | None) -> str:
-    """Lower the model for where it will run, after timing it if the user has not decided that; the place."""
+    """Lower the model for the backend it will run on, timing all of them unless one was chosen; returns the place."""
     import backends
     from chatapp.placement import measuring, selection
 

@@ -1,4 +1,4 @@
-"""`chatapp remote`: name servers that have models, list them, forget them."""
+"""`chatapp remote`: add, list and remove model servers."""
 
 import getpass
 from argparse import Namespace
@@ -44,7 +44,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> None:
-    """Do what was asked."""
+    """Carry out the action."""
     from chatapp.remote import remotes
 
     workspace = Workspace()
@@ -62,7 +62,7 @@ def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> None:
 
 
 def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str]) -> None:
-    """Ask a server what it speaks, and keep it under its name."""
+    """Ask a server for its protocol and models, and save it under its name."""
     from chatapp.remote import opening, remotes
     from chatapp.remote.address import NAME, Remote, parse_url
 
@@ -90,7 +90,7 @@ def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str
 
 
 def list_servers(workspace: Workspace, *, as_json: bool) -> None:
-    """Print the servers that have names."""
+    """Print the saved servers."""
     servers = workspace.read_remotes()
     if as_json:
         return print_json([{**vars(one), "models": list(one.models), "leaves": not one.is_here} for one in servers])

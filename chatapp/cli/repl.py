@@ -1,4 +1,4 @@
-"""A conversation line by line, as `chatapp run` holds it; in plain mode for screen readers and simple terminals."""
+"""The line-mode conversation of `chatapp run`; its plain mode is for screen readers and simple terminals."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ NEEDS_SCREEN = "that needs the screen: chatapp without --plain opens it"
 
 
 class LineView:
-    """A conversation in lines of text with one model at a time; a base model continues each text anew.
+    """A conversation in lines of text; a base model starts a new text with each prompt.
 
-    In `plain` mode who speaks is named, latencies are told in words, and Ctrl+C never leaves.
+    In `plain` mode speakers are named, latencies are given in words, and Ctrl+C never leaves.
     """
 
     def __init__(
@@ -53,26 +53,26 @@ class LineView:
         self.engine, self.workspace, self.open_model, self.placement = engine, workspace, open_model, placement
         self.n, self.plain, self.form = n, plain, form or Form()
         self.history = self.kept_in = history
-        """Where conversations are kept; and where those that begin from now on are."""
+        """The open history, and the one where new conversations are saved (None for temporary ones)."""
         self.left = False
-        """Whether the user wants to leave."""
+        """Whether the user has asked to leave."""
         self.outputs: list[str] = []
-        """What commands of the shell wrote, for the next message."""
+        """Output of shell commands, for the next message."""
         self.dialogue = self.begin_dialogue(setup)
 
     def begin_dialogue(self, setup: Setup) -> Dialogue:
-        """Another conversation; the one before stays in the history."""
+        """A new conversation with this setup."""
         kind: Kind = "chat" if self.engine.can_chat else "completion"
         logprobs = 0 if self.kept_in else None  # for `chatapp replay`
         toolset = self.workspace.open_tools(warn)
         return Dialogue(self.kept_in, kind=kind, setup=setup, warn=warn, logprobs=logprobs, toolset=toolset)
 
     def begin_anew(self) -> None:
-        """Begin another conversation, which is answered like the one before."""
+        """Begin a new conversation with the same setup."""
         self.dialogue = self.begin_dialogue(self.dialogue.setup)
 
     def take(self, line: str, *, fenced: bool = False) -> None:
-        """Answer a line, or do what it says; between fences nothing is a command."""
+        """Handle a line: a slash command, a shell command or a prompt; a fenced text is always a prompt."""
         from chatapp.commands.actions import parse
 
         command = None if fenced else parse(line)
@@ -86,14 +86,14 @@ class LineView:
             self.answer(self.ask(text))
 
     def ask(self, text: str) -> Turn:
-        """Let the model answer a text, or continue it."""
+        """Begin a turn that answers a text, or continues it if the model is a base model."""
         if self.engine.can_chat:
             return self.dialogue.ask(self.engine, text, self.n)
         self.begin_anew()
         return self.dialogue.continue_text(self.engine, text, self.n)
 
     def answer(self, turn: Turn) -> None:
-        """Print an answer as it comes, and tell how it went."""
+        """Print the replies of a turn as they arrive, and any note about it."""
         if self.plain:
             sys.stdout.write(f"{printable(self.model)}: ")
         printout = self.print(turn)
@@ -103,7 +103,7 @@ class LineView:
             note(in_words(self.engine.last_usage, self.engine.context_length))
 
     def print(self, turn: Turn) -> Printout:
-        """Print the replies of a turn as they come, and those to what tools gave that they call."""
+        """Print the replies of a turn, run the tools they call, and print the replies that follow."""
         printout = self.print_turn(turn)
         while turn.calls and not printout.interrupted:
             from chatapp.cli.tool_calls import answer_in_lines
@@ -115,7 +115,7 @@ class LineView:
         return printout
 
     def print_turn(self, turn: Turn) -> Printout:
-        """Print the replies of a turn as they come, and what was asked for besides."""
+        """Print the replies of one turn as they arrive, and what else was asked for, such as statistics."""
         with Printout(len(turn.replies), self.form) as printout, closing(turn.deltas) as deltas:
             for delta in deltas:
                 if printout.add(delta):
@@ -125,7 +125,7 @@ class LineView:
         printout.finish(self.engine.last_usage)
         return printout
 
-    # What slash commands need
+    # The methods of View, for slash commands
 
     @property
     def model(self) -> str:
@@ -200,7 +200,7 @@ class LineView:
 
 
 def loop(view: LineView) -> int:
-    """Answer every line until the user leaves, and return the exit code."""
+    """Answer every line until the user leaves; returns the exit code."""
     prepare_input()
     note("/? for help, /bye to leave")
     interrupts = 0
@@ -231,7 +231,7 @@ def loop(view: LineView) -> int:
 
 
 def output_of(command: str) -> str:
-    """Run a command for the next message, show what it writes, and give that as it goes into the message."""
+    """Run a shell command, show its output, and return it as an attachment for the next message."""
     if not sys.stdin.isatty():
         raise InputError("a command runs only where somebody types; a text with a leading ! is written with two")
     note(f"Runs in {shell.shell()[0]}; what it writes goes with your next message. Ctrl+C cancels.")
@@ -242,7 +242,7 @@ def output_of(command: str) -> str:
 
 
 def in_words(usage: Usage, context: int) -> str:
-    """How quick an answer was, in a sentence that can be listened to."""
+    """The speed of an answer as a sentence, for screen readers."""
     used = min(context, usage.prompt_tokens + usage.completion_tokens)
     tokens = f"{usage.completion_tokens} token{'s' * (usage.completion_tokens != 1)}"
     begin = f"{tokens}, the first after {milliseconds(usage.time_to_first_token)}"
@@ -257,9 +257,9 @@ def in_words(usage: Usage, context: int) -> str:
 
 
 def prepare_input() -> None:
-    """Arrow keys and what was typed before, where the system has that and the terminal can show it."""
+    """Enable line editing and input history if the system and the terminal support them."""
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")  # what is no text ends no conversation
+        sys.stdin.reconfigure(errors="replace")  # invalid UTF-8 must not end the conversation
     if os.environ.get("TERM") == "dumb":
         return
     with suppress(ImportError):
@@ -270,20 +270,20 @@ def prepare_input() -> None:
 
 
 def read(mark: str) -> tuple[str, bool]:
-    """A line, or the lines between two fences; and whether it was between fences, where nothing is a command."""
+    """A line, or the lines between two fences; and whether it was fenced, so that it cannot be a command."""
     line = ask(mark)
     if line.startswith(FENCE):
         text = line.removeprefix(FENCE)
         while not text.endswith(FENCE):
             text += "\n" + ask(MORE)
         return text.removesuffix(FENCE), True
-    while is_command(line) and line.count(FENCE) == 1:  # /set system """ goes on as well
+    while is_command(line) and line.count(FENCE) == 1:  # a command's argument may be fenced: /set system """
         line += "\n" + ask(MORE)
     return line, False
 
 
 def ask(mark: str) -> str:
-    """A line of input after `mark`, which is no part of the output where that goes to a file."""
+    """Read a line after showing `mark`, on standard error if the output goes to a file."""
     if sys.stdout.isatty():
         return input(mark)
     sys.stderr.write(mark)

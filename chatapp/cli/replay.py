@@ -1,4 +1,4 @@
-"""`chatapp replay`: compute a kept answer again, and say whether it is the same."""
+"""`chatapp replay`: generate a saved answer again and compare."""
 
 import sys
 from argparse import Namespace
@@ -49,14 +49,14 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Compute answers again; the exit code is 1 where a token of one differs."""
+    """Replay answers; returns 1 if a token of one differs."""
     workspace = Workspace()
     with workspace.open_history() as history:
         return replay_answers(workspace, history, given)
 
 
 def replay_answers(workspace: Workspace, history: "History", given: Namespace) -> int:
-    """Compute the wanted answers of a conversation again, each with the model that wrote it, and print what came."""
+    """Generate the chosen answers again, each with the model that wrote it, and print the comparisons."""
     from chatapp.conversation import Dialogue, Setup, replay
 
     conversation = history.last() if given.id is None else history.get(given.id)
@@ -92,7 +92,7 @@ def replay_answers(workspace: Workspace, history: "History", given: Namespace) -
 
 
 def tell(found: "Comparison") -> str:
-    """What a comparison found, in a sentence."""
+    """The result of a comparison as a sentence."""
     drift = "" if not found.drift else f"; log-probabilities differ by up to {found.drift:.2g}"
     if found.place is None:
         return f"identical, {found.tokens} tokens{drift}"

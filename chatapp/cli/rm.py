@@ -1,4 +1,4 @@
-"""`chatapp rm`: delete what was made for a model, and what was pulled."""
+"""`chatapp rm`: delete models."""
 
 from argparse import Namespace
 
@@ -18,7 +18,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Delete the models, and print what that freed; one that cannot be deleted keeps no other from it."""
+    """Delete the models and print the space freed; a failure does not stop the others."""
     store, code = Workspace().open_store(), 0
     for name in given.models:
         try:

@@ -1,4 +1,4 @@
-"""`chatapp run`: answer one prompt, or talk line by line, in one conversation, which is kept unless told otherwise."""
+"""`chatapp run`: answer one prompt, or hold a conversation line by line, saved unless told otherwise."""
 
 import sys
 from argparse import Namespace
@@ -52,9 +52,9 @@ Line by line: /? lists the commands, such as /clear and /bye; three double quote
 Ctrl+C stops an answer and, where there is none, leaves.
 """
 PATIENCE = 3.0
-"""Seconds for which a prompt waits for what may be piped in."""
+"""Seconds to wait for piped input when a prompt is given."""
 ENOUGH = 256
-"""Tokens by which a model without a chat template continues a prompt: few such models end by themselves."""
+"""Default number of tokens by which a base model continues a prompt: few stop by themselves."""
 
 
 def add(parser: Parser) -> None:
@@ -77,9 +77,9 @@ def add(parser: Parser) -> None:
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
-    """Take the model and the prompt from the words, and return those that are too many."""
+    """Assign MODEL and PROMPT from the words; returns the surplus."""
     if (given.resume or given.session or given.remote) and len(words) < 2:
-        given.model, given.prompt = None, words[0] if words else None  # the model is the conversation's or the server's
+        given.model, given.prompt = None, words[0] if words else None  # the conversation or the server has the model
     elif not words:
         parser.error("which model? `chatapp list` shows those that are here")
     else:
@@ -88,7 +88,7 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 
 
 def run(given: Namespace) -> int:
-    """Open the model, and answer or talk."""
+    """Open the model, then answer the prompt or talk line by line."""
     workspace = Workspace(shares=True)
     wanted = workspace.read_setup(given.preset, given.system, tools=given.tools)
     chosen = {**wanted.options, **read_options(given)}
@@ -108,7 +108,7 @@ def run(given: Namespace) -> int:
         chosen["max_tokens"] = ENOUGH
     setup = fit(opened, model, replace(wanted, options=chosen, system=wanted.system or kept.system))
     setup = replace(setup, tools=setup.tools or kept.tools)
-    # One text that a base model continues, perhaps from a pipe, is not kept: nobody comes back to that.
+    # A single continuation by a base model, perhaps in a pipe, is not saved: nobody comes back to it.
     keeps = not given.no_history and (prompt is None or engine.can_chat)
     view = LineView(
         engine,
@@ -124,7 +124,7 @@ def run(given: Namespace) -> int:
 
 
 def read_prompt(prompt: str | None) -> str | None:
-    """The prompt behind what is piped in; None at a terminal where none was given: then one talks line by line."""
+    """Piped input followed by the prompt; None at a terminal without a prompt, to talk line by line."""
     if prompt != "-" and sys.stdin.isatty():
         return prompt
     if prompt not in (None, "-") and not has_come(PATIENCE):
@@ -135,13 +135,13 @@ def read_prompt(prompt: str | None) -> str | None:
 
 
 def has_come(seconds: float) -> bool:
-    """Whether standard input has something to read, or its end, within so many seconds.
+    """Whether standard input has data or ends within so many seconds.
 
-    Whoever starts a program may leave it a pipe into which nobody writes.
+    The parent process may have left a pipe open that nobody writes to.
     """
     try:
         return bool(select([sys.stdin], [], [], seconds)[0])
-    except (OSError, ValueError):  # no file, or on Windows, where only sockets can be waited for
+    except (OSError, ValueError):  # not a real file, or Windows, where select takes only sockets
         return True
 
 
@@ -150,7 +150,7 @@ def check_comparable(
     chosen: Mapping[str, Any],  # values of Options
     tools: Sequence[str],
 ) -> None:
-    """Refuse to compare with plain steps what is not one answer, or may become several by tools."""
+    """Refuse `--check-lossless` unless there is exactly one answer, without tools."""
     if prompt is None or tools or chosen.get("n", 1) > 1 or chosen.get("num_beams", 1) > 1:
         raise OptionError(
             "--check-lossless compares one answer with that of plain steps; "
@@ -160,14 +160,14 @@ def check_comparable(
 
 @dataclass(frozen=True)
 class Past:
-    """The conversation to go on with."""
+    """The saved conversation to continue."""
 
     conversation: Conversation
     messages: Sequence[Message]
 
 
 def find_past(workspace: Workspace, session: int | None, *, last: bool) -> Past | None:
-    """Find the conversation with this number, or the last one where that is asked for."""
+    """The conversation with this id, or the last one if `last`; None if neither is asked for."""
     if session is None and not last:
         return None
     with workspace.open_history() as history:
@@ -186,7 +186,7 @@ def find_past(workspace: Workspace, session: int | None, *, last: bool) -> Past 
 
 
 def fit(opened: "Opened", model: str, setup: Setup) -> Setup:
-    """The setup for a model that was opened; refused where it asks for what the model cannot do."""
+    """The setup for an opened model; raises if it asks for what the model cannot do."""
     check_thinking(opened.engine, model, setup.options)
     if setup.tools and not opened.engine.knows_tools:
         raise GenerationError(f"{model} cannot call tools: its chat template does not know them")
@@ -196,7 +196,7 @@ def fit(opened: "Opened", model: str, setup: Setup) -> Setup:
 
 
 def answer(view: LineView, prompt: str | None = None, past: Past | None = None, *, compared: bool = False) -> int:
-    """Answer one prompt, or line by line, where that was left; return the exit code."""
+    """Answer one prompt, or talk line by line, perhaps continuing a conversation; returns the exit code."""
     with ExitStack() as copies:
         try:
             if past:
@@ -219,7 +219,7 @@ def answer(view: LineView, prompt: str | None = None, past: Past | None = None, 
 
 
 def go_on(view: LineView, past: Past, copies: ExitStack) -> None:
-    """Go on with a conversation; where nothing is kept, with a copy of it that is in memory only."""
+    """Continue a saved conversation; with --no-history, continue a copy in memory."""
     if not view.engine.can_chat:
         raise GenerationError(f"{view.model} has no chat template: it cannot continue a conversation")
     history, conversation = view.history, past.conversation
@@ -233,7 +233,7 @@ def go_on(view: LineView, past: Past, copies: ExitStack) -> None:
 
 
 def open_history(workspace: Workspace) -> "History | None":
-    """Open the history, where conversations are kept and it can be opened; a conversation is possible without."""
+    """Open the history if the settings keep one; None, after a warning, if it cannot be opened."""
     try:
         return workspace.open_history() if workspace.read_settings().history else None
     except HistoryError as error:

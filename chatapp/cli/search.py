@@ -1,4 +1,4 @@
-"""`chatapp search`: the models of the catalogue, and what the Hub has that runs here."""
+"""`chatapp search`: models of the catalogue, and models on the Hub that run here."""
 
 import sys
 from argparse import Namespace
@@ -29,7 +29,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Print the models of the catalogue; with a text, those that match it, and what the Hub has."""
+    """Print the catalogue; with a text, its matches there and on the Hub."""
     text = given.text or ""
     known = [entry for entry in catalog().values() if text.lower() in f"{entry.name} {entry.repository}".lower()]
     found, unreached = [], ""
@@ -52,7 +52,7 @@ def run(given: Namespace) -> None:
 
 
 def hub_search(text: str) -> "list[Found]":
-    """Search the Hub for a name; only this asks the network."""
+    """Search the Hub; the only function here that uses the network."""
     from model_store import families
     from model_store.hub import hub
 
@@ -61,7 +61,7 @@ def hub_search(text: str) -> "list[Found]":
 
 
 def print_tables(known: "list[Entry]", found: "list[Found]") -> int:
-    """Print the models of the catalogue, and below them those of the Hub; how many tables that were."""
+    """Print the models of the catalogue and of the Hub; returns how many tables were printed."""
     rows = [
         (one.name, *parameters_and_memory(one.parameters * MILLION, one.cache * MILLION),
          one.licence + ", gated" * one.gated, one.good_for)
@@ -82,7 +82,7 @@ def print_tables(known: "list[Entry]", found: "list[Found]") -> int:
 
 
 def memory(parameters: int, cache: int = 0) -> int | None:
-    """Bytes of memory to run so many parameters at their usual precision; None where nobody knows how many."""
+    """Bytes of memory to run a model of this size at its usual precision; None if its size is unknown."""
     from model_store import fit
     from model_store.models import usual_precision
 
@@ -91,6 +91,6 @@ def memory(parameters: int, cache: int = 0) -> int | None:
 
 
 def parameters_and_memory(parameters: int, cache: int = 0) -> tuple[str, str]:
-    """The two as people read them; without a cache the memory is what is needed at least."""
+    """Both as text; without a known cache size, the memory is a lower bound."""
     needed = memory(parameters, cache)
     return ("", "") if needed is None else (count(parameters), size(needed) + ("" if cache else " or more"))

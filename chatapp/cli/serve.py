@@ -1,4 +1,4 @@
-"""`chatapp serve`: answer other programs in the protocols that they speak."""
+"""`chatapp serve`: answer other programs in the protocols they speak."""
 
 import argparse
 import os
@@ -30,7 +30,7 @@ CALLED = {
     "places": "parallel",
     "patience": "queue_timeout",
 }
-"""The options of those fields of `ServerSettings` that have other names."""
+"""The options of the fields of `ServerSettings` that have another name."""
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -73,7 +73,7 @@ def add(parser: Parser) -> None:
 
 
 def add_address(group: argparse._ArgumentGroup) -> None:
-    """Add the options about where a server listens."""
+    """Add the options for where a server listens."""
     group.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen there (default: 127.0.0.1)")
     group.add_argument("--port", metavar="N", type=parse_port, default=11434, help="0: a free one (default: 11434)")
     group.add_argument("--tls-cert", metavar="FILE", type=parse_path, help="answer over TLS, with this certificate")
@@ -81,7 +81,7 @@ def add_address(group: argparse._ArgumentGroup) -> None:
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
-    """Take the models from the words; none is too many."""
+    """Assign the models from the words; there is no surplus."""
     given.models = words
     return []
 
@@ -94,7 +94,7 @@ def parse_port(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Parse a time: 90, 90s, 5m, 1h."""
+    """Parse a duration (90, 90s, 5m, 1h) to seconds."""
     found = re.fullmatch(r"(\d{1,7}(?:\.\d{1,3})?)([smh]?)", text)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90s, 5m or 1h")
@@ -102,7 +102,7 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Parse a number of bytes: 500M, 4G."""
+    """Parse a size (500M, 4G) to bytes."""
     found = re.fullmatch(r"(\d{1,15})([KMG]?)B?", text.upper())
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 500M or 4G")
@@ -110,7 +110,7 @@ def parse_size(text: str) -> int:
 
 
 def read_server(given: Namespace) -> "ServerSettings":
-    """Read what the server is to be; what it would refuse is refused."""
+    """The server's settings; raises for invalid ones."""
     from chatapp.server.settings import ServerSettings, read_keys
 
     told = {field.name: getattr(given, CALLED.get(field.name, field.name)) for field in fields(ServerSettings)}
@@ -119,10 +119,10 @@ def read_server(given: Namespace) -> "ServerSettings":
 
 
 def run(given: Namespace) -> int:
-    """Answer until told to end."""
+    """Serve until told to end; returns by ending the process."""
     settings = read_server(given)
     from chatapp.server.start import serve
 
     code = serve(Workspace(), settings, read_placement(given))
     sys.stderr.flush()
-    os._exit(code)  # a runtime that still computes, or loads, would not survive Python's own end
+    os._exit(code)  # a runtime that is still computing or loading would crash during Python's shutdown

@@ -1,4 +1,4 @@
-"""`chatapp service`: let the system start the server when its user logs in."""
+"""`chatapp service`: start the server when its user logs in."""
 
 import os
 import plistlib
@@ -35,15 +35,15 @@ UNIT = "chatapp.service"
 
 @dataclass(frozen=True)
 class Service:
-    """What a system is told, and how."""
+    """A service for the system's service manager: its definition file and the commands that control it."""
 
     path: Path
-    """Where the text belongs."""
+    """Where the definition belongs."""
     text: str
     start: Sequence[Sequence[str]]
-    """Commands once it is there."""
+    """Commands to run once the file is written."""
     stop: Sequence[Sequence[str]]
-    """Commands before it goes."""
+    """Commands to run before it is deleted."""
     encoding: str = "utf-8"
 
 
@@ -54,7 +54,7 @@ def add(parser: Parser) -> None:
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
-    """Take the action, and what `chatapp serve` is to be given, from the words."""
+    """Assign the action and the arguments of `chatapp serve` from the words."""
     if not words or words[0] not in ACTIONS:
         parser.error(f"say one of {', '.join(ACTIONS)}")
     given.action, given.arguments = words[0], words[1:]
@@ -62,7 +62,7 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 
 
 def run(given: Namespace) -> int:
-    """Do what was asked."""
+    """Carry out the action."""
     workspace = Workspace()
     check(workspace, given.arguments)
     service = describe(sys.platform, user_folder(), workspace.home, given.arguments)
@@ -81,7 +81,7 @@ def run(given: Namespace) -> int:
 
 
 def check(workspace: Workspace, arguments: Sequence[str]) -> None:
-    """Refuse what `chatapp serve` would refuse at every start."""
+    """Refuse arguments that `chatapp serve` would refuse at every start."""
     from chatapp.cli.main import parse
     from chatapp.cli.serve import read_server
 
@@ -90,7 +90,7 @@ def check(workspace: Workspace, arguments: Sequence[str]) -> None:
 
 
 def describe(platform: str, user: Path, home: Path, arguments: Sequence[str]) -> Service:
-    """What the service manager of a system is told, to serve the models of a home."""
+    """The service for this platform, serving the models of `home`."""
     command = [sys.executable, "-m", "chatapp", "serve", *arguments]
     if wrong := [word for word in [*command, str(home)] if "\n" in word or "\0" in word]:
         raise InputError(f"{wrong[0]!r} has more than one line; no system takes that")
@@ -102,7 +102,7 @@ def describe(platform: str, user: Path, home: Path, arguments: Sequence[str]) ->
 
 
 def describe_unit(user: Path, home: Path, command: Sequence[str]) -> Service:
-    """A unit of systemd's user instance."""
+    """A systemd user unit."""
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or user / ".config") / "systemd" / "user"
     text = f"""\
 [Unit]
@@ -126,13 +126,13 @@ WantedBy=default.target
 
 
 def quote(word: str, *, variables: bool = True) -> str:
-    """A word as systemd reads it back; in commands it would also put in variables."""
+    """A word quoted for systemd; in commands, `$` is escaped too (`variables`)."""
     word = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\t", "\\t")
     return f'"{word.replace("$", "$$") if variables else word}"'
 
 
 def describe_agent(user: Path, home: Path, command: Sequence[str]) -> Service:
-    """An agent of launchd."""
+    """A launchd agent."""
     facts = {
         "Label": LABEL,
         "ProgramArguments": list(command),
@@ -150,7 +150,7 @@ def describe_agent(user: Path, home: Path, command: Sequence[str]) -> Service:
 
 
 def describe_task(home: Path, command: Sequence[str]) -> Service:
-    """A task of Windows, whose home is named by a program that sets it first."""
+    """A task of Windows' scheduler; tasks have no environment, so its program sets CHATAPP_HOME itself."""
     program = command[0].replace("python.exe", "pythonw.exe")  # without a window
     code = f"import os, runpy, sys; os.environ['CHATAPP_HOME'] = {str(home)!r}; sys.argv[1:] = {list(command[3:])!r}"
     words = subprocess.list2cmdline(["-c", f"{code}; runpy.run_module('chatapp', run_name='__main__')"])
@@ -180,11 +180,11 @@ def describe_task(home: Path, command: Sequence[str]) -> Service:
     return Service(path, text, start, stop, "utf-16")
 
 
-# What is done
+# Actions
 
 
 def install(service: Service) -> None:
-    """Write the text, and have the system start it."""
+    """Write the definition and start the service."""
     service.path.parent.mkdir(parents=True, exist_ok=True)
     if service.encoding == "utf-8":
         write_whole(service.path, service.text)
@@ -197,7 +197,7 @@ def install(service: Service) -> None:
 
 
 def remove(service: Service) -> None:
-    """Have the system end it, and delete the text."""
+    """Stop the service and delete its definition."""
     if not service.path.exists():
         raise InputError(f"there is no service: {service.path} is not there")
     problem = command_all(service.stop)
@@ -208,7 +208,7 @@ def remove(service: Service) -> None:
 
 
 def command_all(commands: Sequence[Sequence[str]]) -> str:
-    """Run commands up to the first that fails; what that says."""
+    """Run commands until one fails; returns its error, or an empty string."""
     for command in commands:
         if not shutil.which(command[0]):
             return f"there is no {command[0]} here"
@@ -220,7 +220,7 @@ def command_all(commands: Sequence[Sequence[str]]) -> str:
 
 
 def status(service: Service, workspace: Workspace) -> int:
-    """Tell whether the service is there, and whether a server runs; 1 where none does."""
+    """Print whether the service is installed and whether a server runs; returns 1 if none runs."""
     there = service.path.exists()
     print(printable(f"service: {service.path if there else 'not installed'}"))
     found = running.read(workspace.home)

@@ -64,7 +64,7 @@ def add(parser: Parser) -> None:
 
 
 def add_changes(action: Callable[..., Parser]) -> None:
-    """Add the actions that write conversations to files, bring them in and change them."""
+    """Add the actions that export, import and change conversations."""
     exporting = action("export", export, "write conversations as Markdown, JSON or HTML", EXPORT)
     exporting.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
     exporting.add_argument("--all", action="store_true", help="all conversations")
@@ -101,7 +101,7 @@ def print_list(history: "History", given: Namespace) -> None:
 
 
 def print_search(history: "History", given: Namespace) -> int:
-    """Print where all the words are; the exit code is 1 where they are nowhere, as with grep."""
+    """Print the messages that have all words; returns 1 if there are none, like grep."""
     found = history.search(" ".join(given.text), given.limit or 50)
     if given.json:
         print_json(found)
@@ -114,7 +114,7 @@ def print_search(history: "History", given: Namespace) -> int:
 
 
 def mark_words(found: "Found") -> str:
-    """Mark the words that were found in a snippet in bold, where that can be seen."""
+    """The snippet with the found words in bold if standard output is a terminal."""
     if not sys.stdout.isatty():
         return printable(found.snippet)
     text, end = "", 0
@@ -125,7 +125,7 @@ def mark_words(found: "Found") -> str:
 
 
 def print_one(history: "History", given: Namespace) -> None:
-    """Print one conversation, as it reads."""
+    """Print the shown branch of one conversation, or all of it as JSON."""
     last = history.last() if given.id is None else history.get(given.id)
     if last is None:
         raise InputError("there is no conversation yet; `chatapp run MODEL` begins one")
@@ -155,7 +155,7 @@ def export(history: "History", given: Namespace) -> None:
 
 
 def bring_in(history: "History", given: Namespace) -> int:
-    """Import files; what they have that is not understood is named, and makes the exit code 1."""
+    """Import files; returns 1 if something in them was refused."""
     refused = 0
     for file in given.files:
         name = "standard input" if file == "-" else printable(file)
@@ -176,7 +176,7 @@ def rename(history: "History", given: Namespace) -> None:
 
 
 def remove(history: "History", given: Namespace) -> None:
-    """Delete conversations, for a month in which they can be brought back, or at once."""
+    """Delete conversations, at once or with a month to undo it."""
     if given.all == bool(given.ids) and not (given.now and not given.ids):
         raise UsageError("which conversations? give their numbers, or --all")
     ids = [one.id for one in history.list(drafts=True)] if given.all else list(dict.fromkeys(given.ids))
@@ -197,7 +197,7 @@ def undo(history: "History", given: Namespace) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Do what the arguments say, and return the exit code."""
+    """Run the action; returns the exit code."""
     with Workspace().open_history() as history:
         code: int | None = given.act(history, given)
         for line in history.new_damage():

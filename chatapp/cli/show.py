@@ -17,7 +17,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Print everything about one model, with the beginning of its card where it has one."""
+    """Print everything about one model, and the beginning of its model card."""
     model = Workspace().open_store().get(given.model)
     if given.json:
         return print_json(gather_facts(model))

@@ -1,4 +1,4 @@
-"""`chatapp stats`: what became of completions in editors."""
+"""`chatapp stats`: how completions in editors fared."""
 
 from argparse import Namespace
 from dataclasses import asdict
@@ -23,14 +23,14 @@ def add(parser: Parser) -> None:
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
-    """Take the one word that there is."""
+    """Take the word `completion`."""
     if words[:1] != ["completion"]:
         parser.error("there are figures of one thing only; write: chatapp stats completion")
     return words[1:]
 
 
 def run(given: Namespace) -> None:
-    """Print the figures, or forget them."""
+    """Print the figures, or delete them."""
     workspace = Workspace()
     kept = workspace.open_acceptance()
     if given.delete:

@@ -1,4 +1,4 @@
-"""Calls of tools in lines of text: asked about in the terminal, refused where there is none."""
+"""Tool calls in line mode: approved in the terminal, refused if there is none."""
 
 import sys
 import time
@@ -23,11 +23,11 @@ from chatapp.text.units import milliseconds
 ANSWERS: dict[str, Decision] = {"o": "once", "c": "conversation", "r": "refuse", "s": "stop"}
 ASKING = "Allow it? [o]nce, for this [c]onversation, [r]efuse, [s]top: "
 SHOWN = 10
-"""Lines of a result that are shown; the rest is counted."""
+"""Lines of a result that are shown; the others are only counted."""
 
 
 def answer_in_lines(dialogue: Dialogue) -> bool:
-    """Have the calls of the last answer done, those that are allowed; whether the model is to go on."""
+    """Run the approved calls of the last answer; returns whether the model may continue."""
     steps = answer_calls(dialogue)
     try:
         step = next(steps)
@@ -40,7 +40,7 @@ def answer_in_lines(dialogue: Dialogue) -> bool:
 
 
 def ask(question: Question) -> Decision:
-    """Ask whether a call may run; without a terminal nothing does."""
+    """Ask whether a call may run; without a terminal it is refused."""
     note(describe_call(question.call, question.tool))
     if question.changed:
         note("This tool is no longer what it was when you allowed it.")
@@ -61,12 +61,12 @@ def ask(question: Question) -> Decision:
 
 
 def is_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether there is a terminal to ask at."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def run(running: RunningCall) -> Result:
-    """Wait for a call, unless Ctrl+C stops it, and show what it gave."""
+    """Wait for a call, or stop it on Ctrl+C, and show its result."""
     name, began = running.tool.name, time.monotonic()
     if running.unasked:
         note(describe_call(running.call, running.tool))

@@ -32,7 +32,7 @@ def add(parser: Parser) -> None:
 
 
 def check_reference(text: str) -> str:
-    """Check that a reference is PyTorch or a file of one."""
+    """Check that a reference is `torch` or a file of a known type."""
     if text != "torch" and not text.endswith((".npz", ".safetensors")):
         raise argparse.ArgumentTypeError(f"{text!r} is neither torch nor a file called .npz or .safetensors")
     return text
@@ -46,7 +46,7 @@ def check_npz(text: str) -> str:
 
 
 def run(given: Namespace) -> int:
-    """Compare, and print the verdict; the exit code is 1 where it failed."""
+    """Compare and print the verdict; returns 1 if it failed."""
     from chatapp.evaluation.verify import reference_file, report, verdict
     from chatapp.placement import selection
 

@@ -23,7 +23,7 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> None:
-    """Print our version, Python's, and those of the runtimes that are installed; or all there is to tell of parts."""
+    """Print our version, Python's and the runtimes'; or the licences, the bill of materials, or the newest release."""
     from chatapp.text import about
 
     if given.bill:
@@ -42,7 +42,7 @@ def run(given: Namespace) -> None:
 
 
 def check(address: str) -> str:
-    """What to do about the newest release at an address."""
+    """Whether a newer release is at an address, and how to install it."""
     from chatapp.remote import releases
 
     offline.require_network("version --check")

@@ -29,11 +29,11 @@ def add(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    """Print what was measured, and measure what was not yet."""
+    """Print the measurements, measuring first what is missing; returns 1 if nothing works."""
     from chatapp.placement import measuring, selection
 
     store = Workspace().open_store()
-    placement = replace(read_placement(given), backend=given.backend)  # that of the settings is one to compare with
+    placement = replace(read_placement(given), backend=given.backend)  # compare also with the backend in the settings
     model = store.get(given.model)
     with store.adopting(), show_steps(model.name) as on_progress:
         found = measuring.measure_all(store, model, placement, anew=given.again, on_progress=on_progress)
@@ -51,7 +51,7 @@ def run(given: Namespace) -> int:
 
 
 def print_ranking(name: str, objective: str, ranking: "Sequence[Measurement]") -> None:
-    """Print what was measured of each placement of a model, the chosen one first."""
+    """Print the measurements of each placement, the chosen one first."""
     from chatapp.placement.record import MANY
 
     rows = [

@@ -1,6 +1,6 @@
-"""The table of all commands: what each is called and does, its key, its slash commands, and the names people try.
+"""The table of all actions: title, description, key, slash commands, and other names people try.
 
-The screen binds its keys; the palette, the help, the prompt's offers and the loop in lines read it.
+The screen binds its keys; the palette, the help, the prompt's completion and line mode read it too.
 """
 
 from chatapp.commands import run
@@ -24,7 +24,7 @@ from chatapp.text.units import columns
 
 
 def parse(line: str) -> Command | None:
-    """The command that a line is, or None where it is a text for the model, as `text_of` gives it."""
+    """The slash command on a line; None if the line is a text for the model (see `text_of`)."""
     line = line.strip()
     if not is_command(line):
         return None
@@ -45,7 +45,7 @@ def find(name: str) -> Slash | None:
 
 
 def read_help(rest: str) -> Command:
-    """Read what follows /?."""
+    """Parse the argument of /?."""
     word = rest.lower().lstrip("/")
     if word not in ("", "shortcuts") and not find(f"/{word}"):
         raise InputError(f"there is no help on {rest!r}; /? lists the commands, /? shortcuts the keys")
@@ -53,7 +53,7 @@ def read_help(rest: str) -> Command:
 
 
 def show_help(view: run.View, word: str) -> None:
-    """Show the commands, the keys, or how one command is used."""
+    """Show all commands, the keys, or the help of one command."""
     if word == "shortcuts":
         view.open("app.help", lambda: run.SHORTCUTS)
     else:
@@ -61,7 +61,7 @@ def show_help(view: run.View, word: str) -> None:
 
 
 def explain(name: str = "") -> str:
-    """The help in lines of text: on all commands, or on one of them."""
+    """The help as text: on all commands, or on one."""
     if name == "/set":
         from chatapp.commands.parameters import PARAMETERS
 
@@ -77,7 +77,7 @@ def explain(name: str = "") -> str:
 
 
 def listed() -> list[tuple[str, str]]:
-    """Every slash command by each of its names, with what may follow it, and what it does."""
+    """Rows for the help: every name of every slash command with its arguments, and what it does."""
     rows = [(f"{name} {one.usage}".strip(), one.does) for one in SLASHES for name in one.names if name != "/set"]
     return [*SETTINGS, *rows]
 
@@ -91,13 +91,13 @@ SETTINGS = (
     ("/set history", "begin a conversation that is kept"),
     ("/set nohistory", "begin a conversation that is not kept"),
 )
-"""What may be set, and what that does."""
+"""The forms of /set, for the help."""
 DETAILS = {
     "/show": "WHAT is info, parameters, system, template, license or modelfile",
     "/tools": "WHAT is on or off, with servers; allow, with a tool that then runs unasked; ask takes that back",
     "/export": "FORMAT is markdown, html or json; FILE is made of the title where it is not said",
 }
-"""More about some commands."""
+"""More about some commands, for the help."""
 
 
 # The table
@@ -252,7 +252,7 @@ ACTIONS: tuple[Action, ...] = (
            slash=Slash("/bye /exit", alone("leave"), does="leave"),
            names="exit, leave, close, bye"),
 )  # fmt: skip
-"""In the order in which the palette shows them: the most wanted first."""
+"""In the order of the palette, the most wanted first."""
 
 FIRST = (
     *("/show", "/load", "/save", "/clear", "/model", "/again", "/continue", "/edit", "/copy"),
@@ -263,25 +263,25 @@ SLASHES = sorted(
     (slash for action in ACTIONS for slash in action.slashes),
     key=lambda slash: FIRST.index(slash.names[0]) if slash.names[0] in FIRST else len(FIRST),
 )
-"""Every slash command, in the order in which the help lists them."""
+"""Every slash command, in the order of the help."""
 
 
 # How the palette finds a command
 
 
 def rank(query: str, names: list[tuple[str, ...]]) -> list[int]:
-    """The places of the rows that a query means, the likeliest first; each row by its names, its title first."""
+    """The indices of the rows that a query matches, best first; each row is an action's names, its title first."""
     wanted = " ".join(query.casefold().removeprefix("/").split())
     scores = [(score(wanted, row), place) for place, row in enumerate(names)]
     return [place for score, place in sorted(scores) if score < NONE]
 
 
 NONE = 9
-"""The score of what is not meant."""
+"""The score of a row that does not match."""
 
 
 def score(wanted: str, names: tuple[str, ...]) -> int:
-    """How far a row is from what is wanted: a name of it, a beginning, beginnings of words, letters."""
+    """How well a row matches, lower is better: exact name, prefix, prefixes of words, words within, letters in turn."""
     names = tuple(name.casefold() for name in names)
     title = names[0]
     words = wanted.split()

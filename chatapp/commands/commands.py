@@ -1,25 +1,25 @@
-"""Commands as data: what can be done, by which key, name or slash command, and a slash command as it was typed."""
+"""Commands as data: an action of the table, its slash commands, and a slash command as typed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 Act = Callable[..., None] | str
-"""What a command does: a function over a view, or the name of what the view itself does."""
+"""A function of a view, or the name of the view's method."""
 
 
 PRESETS, SEARCH = "sampling.preset_picker:PresetPicker", "chat.search:SearchScreen"
-"""Screens that slash commands open, too: the module below `chatapp.tui`, and the class."""
+"""Screens that slash commands open too: the module below `chatapp.tui`, and the class."""
 
 
 def place_at(place: str, *arguments: object) -> str:
-    """The action that opens a screen over the conversation, named by its module below `chatapp.tui` and its class."""
+    """The Textual action that opens a screen, given as MODULE:CLASS below `chatapp.tui`."""
     return f"screen.over({', '.join(map(repr, (place, *arguments)))})"
 
 
 @dataclass(frozen=True)
 class Command:
-    """A slash command that was typed: what it does, and its arguments after the view."""
+    """A slash command as typed: what it runs, and the arguments after the view."""
 
     act: Act
     arguments: tuple[Any, ...] = ()  # Any: each function has parameters of its own
@@ -30,46 +30,46 @@ class Slash:
     """A slash command of the table."""
 
     name: str
-    """With its slash; other names of the same command follow behind spaces."""
+    """Its name with the slash, and other names, separated by spaces."""
     read: Callable[[str], Command]
-    """Reads what follows the name; InputError says what is wrong with it."""
+    """Parses the arguments; InputError says what is wrong."""
     usage: str = ""
-    """What may follow the name, for the help."""
+    """Its arguments, for the help."""
     does: str = ""
-    """What it does, for the help."""
+    """Its description, for the help."""
 
     @property
     def names(self) -> list[str]:
-        """All of its names, each with its slash."""
+        """All its names, with their slashes."""
         return self.name.split()
 
 
 @dataclass(frozen=True)
 class Action:
-    """Something that can be done on the screen: a row of the palette, with its key and its slash commands."""
+    """Something the user can do: a row of the palette, with its key and its slash commands."""
 
     title: str
     does: str
     run: str = ""
-    """An action of the app, the screen or the box in which one types, such as `screen.new`; else the slash command."""
+    """The Textual action, such as `screen.new`; if empty, the slash command is run."""
     id: str = ""
-    """Of its key, for keys.toml."""
+    """The id of its key in keys.toml."""
     key: str = ""
-    """The key it has unless its user chose others."""
+    """Its default key."""
     within: str = ""
-    """The id of the key that is pressed before, where the key works only in the place that opens."""
+    """The id of the key to press before, if this key only works in the place that one opens."""
     slash: Slash | tuple[Slash, ...] = ()
-    """The slash commands that do the same."""
+    """Slash commands that do the same."""
     names: str = ""
-    """Other names that people try, with commas between."""
+    """Other names people try, separated by commas."""
     place: str = ""
-    """The ids of keys of the place that this opens, beside those that are actions of their own."""
+    """Ids of the keys that work in the place this opens, besides actions of their own."""
     daily: bool = False
-    """Whether it is one of the first to know."""
+    """Whether it is among the first to learn."""
     foot: str = ""
-    """What the line of keys calls it, where that shows it."""
+    """Its label in the line of keys; empty if it is not shown there."""
     always: bool = False
-    """Whether its key works before those of the place that has the focus."""
+    """Whether its key takes precedence over the keys of the focused widget."""
 
     @property
     def slashes(self) -> tuple[Slash, ...]:
@@ -84,5 +84,5 @@ class Action:
 
     @property
     def action(self) -> str:
-        """What its key and its row of the palette run, for Textual."""
+        """The Textual action that its key and its palette row run."""
         return self.run or f"screen.slash({self.slashes[0].names[0]!r})"

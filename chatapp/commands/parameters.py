@@ -1,4 +1,4 @@
-"""The options of an answer as people type them: `/set parameter NAME VALUE`."""
+"""Generation options as `/set parameter NAME VALUE` takes them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,13 +13,13 @@ from chatapp.text.printable import printable
 
 ANY = "any text"
 NOTHING: Mapping[type, Any] = {type(None): None, tuple: (), dict: {}}  # Any: each kind has its own
-"""What none means, by the kind of the option when nobody has chosen."""
+"""The value that `none` stands for, by the type of the option's default."""
 LONGEST = 60
-"""Letters of a value that are told."""
+"""Maximum characters of a value that are shown."""
 
 
 def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its own type, which Options checks
-    """The option's name in Options, and its value, checked as Options checks it."""
+    """Parse an option: its name in Options, and its checked value."""
     if not name:
         raise InputError("say which parameter, such as: /set parameter temperature 0.7; /? set tells all")
     if name in ABSENT:
@@ -67,12 +67,12 @@ def describe_value(name: str, value: Any) -> str:  # Any: as above
 
 
 def _whole(given: str) -> int | None:
-    """A whole number; -1 is none, as Ollama has it."""
+    """An integer; -1 means None, as in Ollama."""
     return None if given == "-1" else int(given)
 
 
 def _stops(given: str) -> tuple[str, ...]:
-    """Texts in quotes, in which `\\n` is a line's end and `\\t` a tab, or one without."""
+    r"""Quoted texts, in which `\n` is a line end and `\t` a tab, or a single unquoted text."""
     if re.fullmatch(r'("(?:[^"\\]|\\.)+"\s*)+', given):
         inside = re.findall(r'"((?:[^"\\]|\\.)+)"', given)
         plain = {"n": "\n", "t": "\t"}
@@ -81,12 +81,12 @@ def _stops(given: str) -> tuple[str, ...]:
 
 
 def _schema(given: str) -> str:
-    """A schema, or a grammar, which begins at `start`; or the text of the file of that name."""
+    """A schema or grammar given in place (it starts with `{` or `start:`), or the content of a file."""
     return given if given.lstrip().startswith(("{", "start:")) else read_input(str(expand(given)))
 
 
 def _names(given: str) -> tuple[str, ...]:
-    """Names, with spaces or commas between them."""
+    """Names separated by spaces or commas."""
     return tuple(given.replace(",", " ").split())
 
 
@@ -107,13 +107,13 @@ def _biases(given: str) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Parameter:
-    """An option, as `/set parameter` reads it."""
+    """An option as `/set parameter` takes it."""
 
     read: Callable[[str], Any]  # Any: each option has its own type, which Options checks
     example: str
     does: str
     none: str = "none"
-    """Said where there is no value."""
+    """Shown if there is no value."""
 
 
 PARAMETERS: Mapping[str, Parameter] = {
@@ -146,13 +146,13 @@ PARAMETERS: Mapping[str, Parameter] = {
     "max_tokens": Parameter(_whole, "256", "at most so many tokens; none: until the context is full", "no limit"),
     "seed": Parameter(_whole, "42", "the same seed gives the same text; none draws one", "random"),
 }
-"""The options that can be set here, by their names in Options."""
+"""The options that can be set, by their names in Options."""
 OLLAMA = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"}
-"""Ollama's names of our options."""
+"""Ollama's names for our options."""
 ABSENT = {
     "num_ctx": "the context is as long as the model's",
     "num_gpu": "chatapp chooses where a model runs; chatapp run --device says otherwise",
     "num_thread": "the runtime chooses its threads",
     "repeat_last_n": "the penalties count for the whole text",
 }
-"""Ollama's parameters that have no meaning here, and why."""
+"""Ollama's parameters that do not exist here, and why."""

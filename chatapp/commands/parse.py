@@ -1,4 +1,4 @@
-"""What follows the names of slash commands, read as arguments of the functions in run.py; nothing is done here."""
+"""Parses the arguments of slash commands into Commands, without running anything."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from chatapp.commands.commands import Act, Command
 from chatapp.text.errors import InputError
 
 FENCE = '"""'
-"""Begins and ends a text of several lines."""
+"""Begins and ends a multi-line text."""
 Read = Callable[[str], Command]
 
 
@@ -18,17 +18,17 @@ Read = Callable[[str], Command]
 
 
 def is_command(line: str) -> bool:
-    """Whether a line is a slash command; two slashes begin a text with a slash."""
+    """Whether a line is a slash command; two slashes escape a text that begins with one."""
     return line.startswith("/") and not line.startswith("//")
 
 
 def text_of(line: str) -> str:
-    """The text for the model in a line that is no command: two slashes, or exclamation marks, begin with one."""
+    """The text of a line that is not a command: a leading `//` or `!!` is an escaped `/` or `!`."""
     return line.replace(line.lstrip()[0], "", 1) if line.lstrip().startswith(("//", "!!")) else line
 
 
 def line_of(text: str) -> str:
-    """The line that `text_of` gives a text for the model of: the other way round."""
+    """The line that stands for a text, the inverse of `text_of`."""
     return text.replace(text.lstrip()[0], 2 * text.lstrip()[0], 1) if text.lstrip().startswith(("/", "!")) else text
 
 
@@ -39,7 +39,7 @@ def cut(text: str) -> tuple[str, str]:
 
 
 def unquote(text: str) -> str:
-    """A text without the quotes, or the fences, around it."""
+    """A text without the quotes or fences around it."""
     for mark in (FENCE, '"', "'"):
         if len(text) >= 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
             return text[len(mark) : -len(mark)].strip("\n") if mark == FENCE else text[1:-1]
@@ -47,16 +47,16 @@ def unquote(text: str) -> str:
 
 
 def hint(word: str, known: list[str], otherwise: str = "") -> str:
-    """What was meant by a word, as far as it can be guessed."""
+    """A suggestion for an unknown word."""
     long = [one for one in known if len(one) > 2]
     return suggest(word.lower(), long, otherwise or f"known are {', '.join(known)}")
 
 
-# What follows a name
+# Arguments
 
 
 def alone(act: Act) -> Read:
-    """Read a command that nothing follows."""
+    """A parser for a command without arguments."""
 
     def read(rest: str) -> Command:
         if rest:
@@ -67,12 +67,12 @@ def alone(act: Act) -> Read:
 
 
 def maybe(act: Act) -> Read:
-    """Read a command that a text may follow, perhaps in quotes."""
+    """A parser for a command with an optional text, perhaps quoted."""
     return lambda rest: Command(act, (unquote(rest),))
 
 
 def wanted(act: Act, what: str, read: Callable[[str], str] = unquote) -> Read:
-    """Read a command that a text has to follow, perhaps in quotes."""
+    """A parser for a command that requires a text, perhaps quoted."""
 
     def read_text(rest: str) -> Command:
         if not rest:
@@ -83,7 +83,7 @@ def wanted(act: Act, what: str, read: Callable[[str], str] = unquote) -> Read:
 
 
 def read_setting(rest: str) -> Command:
-    """Read what follows /set."""
+    """Parse the arguments of /set."""
     from chatapp.commands.parameters import read_parameter
     from chatapp.generation.text.thinking import EFFORTS
 
@@ -119,7 +119,7 @@ def read_setting(rest: str) -> Command:
 
 
 def read_topic(rest: str) -> Command:
-    """Read what follows /show."""
+    """Parse the argument of /show."""
     topics = get_args(run.Topic)
     topic = rest.lower().replace("licence", "license") or "info"
     if topic not in topics:
@@ -128,14 +128,14 @@ def read_topic(rest: str) -> Command:
 
 
 def read_block(rest: str) -> Command:
-    """Read what follows /copy."""
+    """Parse the argument of /copy."""
     if rest and not re.fullmatch("[1-9][0-9]{0,3}", rest):
         raise InputError(f"{rest!r} is not the number of a code block; they are counted from 1")
     return Command(run.copy, (int(rest) if rest else None,))
 
 
 def read_export(rest: str) -> Command:
-    """Read what follows /export."""
+    """Parse the arguments of /export."""
     from chatapp.conversation.files import FORMS
 
     word, path = cut(rest)
@@ -143,4 +143,4 @@ def read_export(rest: str) -> Command:
         return Command(run.export, (form, unquote(path)))
     if re.fullmatch(r"\w+", rest):
         raise InputError(f"there is no format {rest!r}; choose from markdown, html and json, or a file: {rest}.md")
-    return Command(run.export, (None if rest else "markdown", unquote(rest)))  # as the ending of the file says
+    return Command(run.export, (None if rest else "markdown", unquote(rest)))  # None: by the file's ending

@@ -1,4 +1,4 @@
-"""What slash commands do, each over a view, which the loop in lines and the screen implement."""
+"""What slash commands do, each given a view: the line-mode loop or the screen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ctrl+D  leaves
 
 
 class View(Protocol):
-    """A front with a conversation in it; what it raises is for the user."""
+    """A front that shows a conversation; its errors are shown to the user."""
 
     @property
     def dialogue(self) -> Dialogue: ...
@@ -41,59 +41,59 @@ class View(Protocol):
     def workspace(self) -> Workspace: ...
 
     def open_history(self) -> History | None:
-        """The history; None where there is none, which the user is told."""
+        """The history; None if there is none, after telling the user."""
 
     def say(self, text: str, brief: str = "") -> None:
-        """Tell something in a line or two; `brief` where it only passes."""
+        """Show a line or two; a front with passing notices shows `brief` instead."""
 
     def show_text(self, title: str, text: str) -> None:
-        """Show a text to be read."""
+        """Show a longer text."""
 
     def open(self, place: str, text: Callable[[], str]) -> None:
-        """Open a place of the screen by its action; lines have a text instead."""
+        """Open a screen by its action; in line mode, print the text instead."""
 
     def work(self, act: Callable[[], str]) -> None:
-        """Do what may take long, and tell what came of it."""
+        """Run something slow and show the text it returns."""
 
     def begin(self, kept: bool | None = None) -> None:
-        """Begin another conversation, kept or not; None: like the one before."""
+        """Begin a new conversation, saved or not; None: saved as the last one was."""
 
     def use_model(self, name: str) -> None:
-        """Let another model answer; the conversation stays."""
+        """Continue the conversation with another model."""
 
     def again(self) -> None:
-        """Answer the last question once more."""
+        """Answer the last question again."""
 
     def resume(self) -> None:
-        """Let the last answer go on where it was cut off."""
+        """Continue the last answer where it was cut off."""
 
     def edit(self, text: str) -> None:
-        """Ask the last question in other words; without a text, let the user write it."""
+        """Replace the last question; without a text, let the user edit it."""
 
     def copy(self, text: Callable[[], str]) -> None:
         """Copy a text to the clipboard."""
 
     def choose_theme(self, name: str) -> None:
-        """Change the colours; without a name, let the user choose."""
+        """Change the theme; without a name, let the user choose."""
 
     def find_tools(self) -> Toolset:
-        """The tools that this conversation may have."""
+        """The tools of this conversation."""
 
     def leave(self) -> None:
         """Leave chatapp."""
 
 
 def run(command: Command, view: View) -> None:
-    """Do what a command says: by one of the functions below, or by the view itself."""
+    """Run a command: one of the functions below, or the view's method of that name."""
     act = getattr(view, command.act) if isinstance(command.act, str) else partial(command.act, view)
     act(*command.arguments)
 
 
-# How answers are to be
+# The setup of answers
 
 
 def set_option(view: View, name: str, value: Any) -> None:  # Any: each option has its own type
-    """Choose an option of the answers to come."""
+    """Set an option, from the next answer on."""
     from chatapp.commands.parameters import describe_value
 
     change_options(view, {**view.dialogue.setup.options, name: value})
@@ -101,20 +101,20 @@ def set_option(view: View, name: str, value: Any) -> None:  # Any: each option h
 
 
 def set_system(view: View, text: str) -> None:
-    """Choose the system prompt, or with @NAME one of the library."""
+    """Set the system prompt; @NAME takes a saved one."""
     from chatapp.settings import system_prompts
 
     use_system(view, system_prompts.resolve(view.workspace.home / "prompts", text))
 
 
 def use_system(view: View, text: str) -> None:
-    """Choose the system prompt; an empty one is none."""
+    """Set the system prompt; an empty one removes it."""
     view.dialogue.change(replace(view.dialogue.setup, system=text))
     view.say("The system prompt is set." if text else "There is no system prompt any more.")
 
 
 def set_thinking(view: View, think: Think) -> None:
-    """Let the model think before it answers, or so much, or answer at once."""
+    """Set whether, or with what effort, the model thinks before it answers."""
     from chatapp.conversation.setup import check_thinking, tell_thinking
 
     check_thinking(view.engine, view.model, {"think": think})
@@ -123,7 +123,7 @@ def set_thinking(view: View, think: Think) -> None:
 
 
 def choose_preset(view: View, name: str) -> None:
-    """Take the options of a preset; without a name, show the presets."""
+    """Use a preset's options; without a name, show the presets."""
     from chatapp.settings import presets
 
     path = view.workspace.home / "presets.toml"
@@ -144,7 +144,7 @@ def change_options(view: View, options: Mapping[str, Any]) -> None:  # Any: what
 
 
 def choose_model(view: View, name: str = "") -> None:
-    """Let another model answer; without a name, show the models."""
+    """Use another model; without a name, show the models."""
 
     def names() -> str:
         found, broken = view.workspace.open_store().survey()
@@ -165,12 +165,12 @@ def about(view: View) -> None:
 
 
 def show(view: View, topic: Topic) -> None:
-    """Show something about the model, or about how it is asked."""
+    """Show a topic of /show."""
     view.show_text(f"/show {topic}", describe(view, topic))
 
 
 def describe(view: View, topic: Topic) -> str:
-    """The text that /show shows."""
+    """The text of a topic of /show."""
     setup, engine = view.dialogue.setup, view.engine
     match topic:
         case "parameters":
@@ -202,16 +202,16 @@ def describe(view: View, topic: Topic) -> str:
     return lay_out([Fact("model", model.name), *describe_kind(here), Fact("runs on", str(engine.placement))])
 
 
-# What was said
+# Messages
 
 
 def copy(view: View, block: int | None) -> None:
-    """Copy the last answer, or its code block with this number, counted from 1."""
+    """Copy the last answer, or its n-th code block, counted from 1."""
     view.copy(lambda: find_text(last_message(view, "assistant"), block))
 
 
 def find_text(message: Message, block: int | None = None) -> str:
-    """The text of a message without the thinking, or one of its blocks of code."""
+    """The text of a message without its thinking, or its n-th code block."""
     from chatapp.history.exports import split_thinking, strip_calls
     from chatapp.text.clipboard import code_blocks
 
@@ -225,7 +225,7 @@ def find_text(message: Message, block: int | None = None) -> str:
 
 
 def last_message(view: View, role: Role) -> Message:
-    """The last message of the user's or the model's."""
+    """The last message of this role; InputError if there is none."""
     found = view.dialogue.last(role)
     if found is None:
         raise InputError("nothing was said yet in this conversation")
@@ -243,20 +243,20 @@ def rename(view: View, title: str) -> None:
 
 
 def export(view: View, form: ExportForm | None, path: str) -> None:
-    """Write the conversation to a file; without a path, to one whose name is made of the title."""
+    """Export the conversation; without a path, to a file named after its title."""
     if history := view.open_history():
         export_conversation(view, history, number_of(view), form, path)
 
 
 def export_conversation(view: View, history: History, number: int, form: ExportForm | None, path: str) -> None:
-    """Write one conversation of the history to a file that is not there yet."""
+    """Export one conversation of the history to a new file."""
     from chatapp.conversation import files
 
     view.work(lambda: f"Written to {files.export(history, number, form, path)}.")
 
 
 def import_file(view: View, path: str) -> None:
-    """Bring in the conversations of a file."""
+    """Import the conversations of a file."""
     from chatapp.conversation import files
 
     if history := view.open_history():
@@ -264,7 +264,7 @@ def import_file(view: View, path: str) -> None:
 
 
 def search(view: View, words: str) -> None:
-    """Find messages in all conversations."""
+    """Search the messages of all conversations."""
     if history := view.open_history():
 
         def found() -> str:
@@ -276,7 +276,7 @@ def search(view: View, words: str) -> None:
 
 
 def number_of(view: View) -> int:
-    """The number of the conversation in the history."""
+    """The conversation's id in the history; InputError if it is not saved."""
     if view.dialogue.conversation is None:
         said = bool(view.dialogue.branch())
         raise InputError("this conversation is not kept" if said else "nothing was said yet in this conversation")

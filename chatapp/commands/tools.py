@@ -1,4 +1,4 @@
-"""What /tools does: which servers of tools a conversation uses, what they offer, and what may run unasked."""
+"""/tools: which tool servers a conversation uses, what they offer, and which tools run without asking."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USAGE = "write /tools, /tools on [SERVER], /tools off [SERVER], /tools allow TOO
 
 
 def read_tools(rest: str) -> Command:
-    """Read what follows /tools."""
+    """Parse the arguments of /tools."""
     said, *names = rest.split() or ["list"]
     word = said.lower()
     acts: dict[str, Act] = {"list": show, "on": begin, "off": end, "allow": allow, "ask": ask}
@@ -32,12 +32,12 @@ def read_tools(rest: str) -> Command:
 
 
 def show(view: View) -> None:
-    """Show the servers, and the tools of those that this conversation uses."""
+    """Show the servers, and the tools of those in use."""
     view.show_text("Tools", describe(view))
 
 
 def describe(view: View) -> str:
-    """The servers of the settings, and the tools of those that the conversation uses, as far as they were looked at."""
+    """The configured servers, and the tools already listed by those in use."""
     from chatapp.conversation.tools.http import leaves
 
     toolset, used = view.find_tools(), view.dialogue.setup.tools
@@ -53,7 +53,7 @@ def describe(view: View) -> str:
 
 
 def find_leaving(dialogue: Dialogue) -> str:
-    """The other machines that text goes to with the calls of a conversation."""
+    """The other machines that the conversation's tool calls send text to."""
     from chatapp.conversation.tools.http import leaves
 
     known = dialogue.toolset.servers() if dialogue.toolset else {}
@@ -62,13 +62,13 @@ def find_leaving(dialogue: Dialogue) -> str:
 
 
 def tell(tool: Tool, *, allowed: bool) -> str:
-    """What a tool does, and whether it runs unasked."""
+    """What a tool does, and whether it runs without asking."""
     does = " ".join((tool.function.description or "").split())
     return f"{'runs unasked' if allowed else 'asks before each call'}{'; ' + does[:100] if does else ''}"
 
 
 def begin(view: View, names: Sequence[str]) -> None:
-    """Let the conversation use servers, or all of them; they are started, and what they offer is told."""
+    """Use these servers, or all of them, in the conversation; starts them and shows their tools."""
     if not view.engine.knows_tools:
         raise InputError(f"{view.model} cannot call tools: its chat template does not know them; choose another model")
     toolset = view.find_tools()
@@ -89,7 +89,7 @@ def begin(view: View, names: Sequence[str]) -> None:
 
 
 def end(view: View, names: Sequence[str]) -> None:
-    """Let the conversation use these servers no more, or none."""
+    """Stop using these servers, or any."""
     used = view.dialogue.setup.tools
     if unknown := [name for name in names if name not in used]:
         raise InputError(f"this conversation does not use {unknown[0]!r}; {suggest(unknown[0], used, 'see /tools')}")
@@ -100,7 +100,7 @@ def end(view: View, names: Sequence[str]) -> None:
 
 
 def allow(view: View, names: Sequence[str]) -> None:
-    """Let tools run unasked in this conversation."""
+    """Let tools run without asking in this conversation."""
     toolset = view.find_tools()
     for name in names:
         if (tool := toolset.find(name)) is None:
@@ -111,6 +111,6 @@ def allow(view: View, names: Sequence[str]) -> None:
 
 
 def ask(view: View) -> None:
-    """Ask again before anything runs."""
+    """Ask again before each call."""
     view.find_tools().forget()
     view.say("Each call is asked about again.")
