@@ -1,4 +1,4 @@
-"""A text as the editor has it, kept equal by its edits; places are counted in the units of the editor."""
+"""A document kept equal to the editor's text; positions are in the editor's units."""
 
 import io
 import re
@@ -11,7 +11,7 @@ from lsprotocol.types import Position, Range, TextDocumentContentChangePartial, 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 Change = TextDocumentContentChangePartial | TextDocumentContentChangeWholeDocument
 UNIT = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
-"""Of each encoding: the name without a mark of the byte order, and the bytes of a unit."""
+"""For each encoding: Python's name without a byte order mark, and bytes per unit."""
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -31,7 +31,7 @@ class Document:
         return "".join(self.lines)
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Apply edits, each to what the one before has left."""
+        """Apply edits in order."""
         for change in changes:
             if isinstance(change, TextDocumentContentChangePartial):
                 self._replace(change.range, change.text)
@@ -42,15 +42,15 @@ class Document:
     def _replace(self, where: Range, text: str) -> None:
         (first, start), (last, end) = sorted((self.find(where.start), self.find(where.end)))
         new = self.lines[first][:start] + text + self.lines[last][end:]
-        if first and self.lines[first - 1].endswith("\r"):  # which a \n that comes to stand behind it joins
+        if first and self.lines[first - 1].endswith("\r"):  # a \n inserted behind it would make it \r\n
             first, new = first - 1, self.lines[first - 1] + new
         lines = split_lines(new)
         if last < len(self.lines) - 1:
-            lines.pop()  # it is empty: the line that is cut here still has its end
+            lines.pop()  # the empty last line: the text continues with the next line
         self.lines[first : last + 1] = lines
 
     def find(self, position: Position) -> tuple[int, int]:
-        """Line and character of a position; what is beyond a line, or the text, is at its end."""
+        """Line and character of a position, clamped to the line and the text."""
         if position.line >= len(self.lines):
             return len(self.lines) - 1, len(self.lines[-1])
         line = self.lines[position.line].rstrip("\r\n")
@@ -63,12 +63,12 @@ class Document:
         return position.line, len(coded[:cut].decode(name, "surrogatepass"))
 
     def position(self, line: int, character: int) -> Position:
-        """The position of a character of a line, in the editor's units."""
+        """The position of a character in the editor's units."""
         name, unit = UNIT[self.encoding]
         return Position(line, len(self.lines[line][:character].encode(name, "surrogatepass")) // unit)
 
     def before(self, line: int, character: int, limit: int) -> str:
-        """The last characters before a place, `limit` at most."""
+        """Up to `limit` characters before a position."""
         parts, size = [self.lines[line][:character]], character
         while line and size < limit:
             line -= 1
@@ -77,7 +77,7 @@ class Document:
         return "".join(reversed(parts))[-limit:]
 
     def after(self, line: int, character: int, limit: int) -> str:
-        """The first characters after a place, `limit` at most."""
+        """Up to `limit` characters after a position."""
         parts = [self.lines[line][character:]]
         size = len(parts[0])
         while line < len(self.lines) - 1 and size < limit:
@@ -89,7 +89,7 @@ class Document:
 
 def split_lines(text: str) -> list[str]:
     """The lines of a text with their ends; the last has none."""
-    if SURROGATE.search(text):  # the halves of a pair, which came one after the other
+    if SURROGATE.search(text):  # join the halves of a surrogate pair that arrived separately
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
     lines = list(io.StringIO(text, newline=""))
     if not lines or lines[-1].endswith(("\r", "\n")):
@@ -98,7 +98,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def is_within(coded: bytes, cut: int, encoding: Encoding) -> bool:
-    """Whether a cut would divide a character."""
+    """Whether a cut at this byte would split a character."""
     if encoding == "utf-8":
         return coded[cut] & 0xC0 == 0x80
     return coded[cut + 1] & 0xFC == 0xDC and coded[cut - 1] & 0xFC == 0xD8  # low surrogate, after a high one

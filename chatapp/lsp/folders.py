@@ -1,4 +1,4 @@
-"""The folders that are open in an editor, each with an index of its files."""
+"""The folders open in an editor, each with an index of its files."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,13 +10,13 @@ from chatapp.text.errors import UserError
 
 
 class Folders:
-    """An index for each folder, which is built in the background."""
+    """An index per folder, built in the background."""
 
     def __init__(self, log: Callable[[str], object]) -> None:
-        """`log` is told, also by other threads, what an index leaves out."""
+        """`log` is called, also from other threads, with what an index leaves out."""
         self._log = log
         self._indexes: dict[Path, FolderIndex | None] = {}
-        """None where a folder can have none."""
+        """None for a folder that cannot be indexed."""
 
     @property
     def roots(self) -> list[Path]:
@@ -24,7 +24,7 @@ class Folders:
         return list(self._indexes)
 
     def follow(self, roots: Iterable[Path]) -> None:
-        """Have an index of these folders, and of no others."""
+        """Index these folders and drop all others."""
         wanted = list(roots)
         for root in [root for root in self._indexes if root not in wanted]:
             if index := self._indexes.pop(root):
@@ -50,18 +50,18 @@ class Folders:
             self._log(index.notice)
 
     def around(self, path: Path | None) -> FolderIndex | None:
-        """The index of the nearest folder that a file is in; of the first one for a document that is no file."""
+        """The index of the innermost folder that contains a file; for other documents, the first index."""
         if path is None:
             return next(iter(self._indexes.values()), None)
         above = [root for root in self._indexes if root in path.parents]
         return self._indexes[max(above, key=lambda root: len(root.parts))] if above else None
 
     def update(self, path: Path, text: str) -> None:
-        """A file was written by the editor."""
+        """Update the index after the editor saved a file."""
         if index := self.around(path):
             index.update(path, text)
 
 
 def roots_of(files: Iterable[Path | None]) -> list[Path]:
-    """The project of the first file that is in one, for an editor that has no folder open."""
+    """The project folder of the first file that is in one, for editors without an open folder."""
     return [root for path in files if path and (root := find_root(path))][:1]

@@ -1,4 +1,4 @@
-"""Offers as the items of the protocol."""
+"""Offers as items of the protocol."""
 
 import re
 
@@ -17,17 +17,17 @@ from chatapp.completion.completer import Offer
 from chatapp.lsp.shown import Numbered
 
 ACCEPTED = "chatapp.accepted"
-"""The command with which an editor says that an offer was taken."""
+"""The command by which an editor reports that an offer was accepted."""
 
 
 def inline_item(offer: Offer, replaced: Range, begun: str, number: int) -> InlineCompletionItem:
-    """An item of ghost text, in the place of a range that says `begun`."""
+    """An item of ghost text that replaces a range whose text is `begun`."""
     text = begun + offer.text
     return InlineCompletionItem(insert_text=text, filter_text=text, range=replaced, command=taken(number))
 
 
 def popup_item(found: Numbered, replaced: Range, word: str, order: int) -> CompletionItem:
-    """An item of a popup list, in the place of a range that says `word`, by which editors filter."""
+    """An item of a popup list that replaces a range whose text is `word`, by which editors filter."""
     number, offer = found
     text = word + offer.text
     first, *more = text.strip().splitlines()
@@ -46,11 +46,11 @@ def popup_item(found: Numbered, replaced: Range, word: str, order: int) -> Compl
 
 
 def taken(number: int) -> Command:
-    """What the editor is to say when it has inserted the offer of a number."""
+    """The command that the editor runs after inserting the offer."""
     return Command(title="Taken", command=ACCEPTED, arguments=[number])
 
 
 def last_word(text: str) -> str:
-    """The beginning of a name at the end of a text; of one without end, as of a generated file, what stands last."""
+    """The beginning of a name at the end of a text, of 200 characters at most."""
     found = re.search(r"[^\W\d]\w*\Z", text[-200:])
     return found[0] if found else ""

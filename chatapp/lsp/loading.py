@@ -1,4 +1,4 @@
-"""A model that is opened while the editor is already answered."""
+"""Opens a model while the editor is already served."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 PATIENCE = 5.0
-"""Seconds that an editor has to agree to a progress bar."""
+"""Seconds an editor has to accept a progress bar."""
 
 
 async def with_progress(server: LanguageServer, title: str, work: Callable[[OnProgress], Result]) -> Result:
-    """Do something in a thread, with a progress bar in editors that have one."""
+    """Run `work` on a thread, with a progress bar if the editor has one."""
     window, loop = server.client_capabilities.window, asyncio.get_running_loop()
     token = str(uuid4()) if window and window.work_done_progress else None
     begun, last = False, -1
@@ -46,4 +46,4 @@ async def with_progress(server: LanguageServer, title: str, work: Callable[[OnPr
 
 
 def void(_: object) -> None:
-    """Nothing, of anything."""
+    """Discard a result."""

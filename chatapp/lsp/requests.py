@@ -1,4 +1,4 @@
-"""Requests answered one after the other in a thread of their own; of one document only the newest is."""
+"""Requests answered one after another on a thread; of each document only the newest counts."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -10,27 +10,27 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class Request(Generic[Answer]):
-    """A request, and its answer to come."""
+    """A request and its future answer."""
 
     wanted: bool = True
     answer: Future[Answer | None] = field(init=False)
-    """None, or cancelled, where a newer request has come."""
+    """None, or cancelled, if a newer request has arrived."""
 
     def leave(self) -> None:
-        """Want it no more."""
+        """Abandon it."""
         self.wanted = False
         self.answer.cancel()
 
 
 class Requests(Generic[Answer]):
-    """Those that wait are left as soon as there is a newer one of their document."""
+    """A queue in which a request is abandoned once its document has a newer one."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "completions")
         self._newest: dict[str, Request[Answer]] = {}
 
     def ask(self, document: str, work: Callable[[Callable[[], bool]], Answer]) -> Request[Answer]:
-        """Let `work` be done, which can ask whether it is wanted; leave what was asked about the document before."""
+        """Queue `work`, which gets a function that says whether its answer is still wanted."""
         if older := self._newest.get(document):
             older.leave()
         request = self._newest[document] = Request()
@@ -43,12 +43,12 @@ class Requests(Generic[Answer]):
         return request
 
     def forget(self, document: str) -> None:
-        """Leave what was asked about a document, and keep nothing of it."""
+        """Abandon a document's request."""
         if request := self._newest.pop(document, None):
             request.leave()
 
     def end(self, patience: float = 2.0) -> None:
-        """Leave everything that is not answered; wait so many seconds at most for what is being done."""
+        """Abandon everything, waiting at most this many seconds for the work in progress."""
         for request in self._newest.values():
             request.leave()
         wait([one.answer for one in self._newest.values() if not one.answer.cancelled()], patience)

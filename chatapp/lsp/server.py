@@ -1,4 +1,4 @@
-"""The language server: documents come in, offers go out."""
+"""The language server: documents come in, completions go out."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from chatapp.workspace import Workspace
 from model_store import Progress as OnProgress
 
 SEVERAL = 5
-"""Offers, where they are asked for."""
+"""Offers when the user asked for them."""
 LISTED = 3
-"""Offers in a popup list, where they are worth showing unasked."""
+"""Offers in a popup list shown unasked."""
 OPEN_FILES = 20
-"""So many other texts that are open are looked at."""
+"""Maximum other open documents that are searched."""
 
 
 class Protocol(LanguageServerProtocol):
-    """Messages as pygls reads and writes them, with documents of our own.
+    """pygls's protocol with our own documents.
 
-    Those of pygls take more for a line's end than editors do, and read the whole text at every key.
+    pygls's documents split lines differently from editors, and re-read the whole text at every key.
     """
 
     _server: Server
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
-        """A document is open in the editor."""
+        """A document was opened."""
         self._server.open_document(params)
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
@@ -63,7 +63,7 @@ class Protocol(LanguageServerProtocol):
 
     @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
     def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
-        """A document is no longer open."""
+        """A document was closed."""
         self._server.close_document(params)
 
     def _send_data(self, data: Any) -> None:  # Any: as above
@@ -71,7 +71,7 @@ class Protocol(LanguageServerProtocol):
             super()._send_data(data)
 
     def handle_message(self, message: Any) -> None:  # Any: what lsprotocol has for each method
-        """Handle a message; one before the editor begins, or after it said that it leaves, pygls would not refuse."""
+        """Handle a message; requests before initialize or after shutdown, which pygls allows, are refused."""
         method = getattr(message, "method", "")
         early = self._workspace is None and method not in (types.INITIALIZE, types.EXIT)
         if isinstance(message, RPCRequest) and (early or self._server.shut_down):
@@ -82,7 +82,7 @@ class Protocol(LanguageServerProtocol):
             super().handle_message(message)
 
     def structure_message(self, data: dict[str, Any]) -> Any:  # Any: JSON, and a type for each method
-        """The message in JSON; a request that is none is answered."""
+        """Parse a message; an invalid request is answered with an error."""
         try:
             return super().structure_message(data)
         except JsonRpcException as error:
@@ -92,7 +92,7 @@ class Protocol(LanguageServerProtocol):
 
 
 class Server(LanguageServer):
-    """Completion for one editor; docs/commands.md says what it can set."""
+    """Completion for one editor; docs/commands.md lists its settings."""
 
     protocol: Protocol
 
@@ -100,7 +100,7 @@ class Server(LanguageServer):
         super().__init__("chatapp", __version__, protocol_cls=Protocol)
         self.home = home
         self.documents: dict[str, Document] = {}
-        """By URI; what was looked at last is the last."""
+        """By URI, the most recently used last."""
         self.settings = ServerSettings()
         self.completer = Completer(None)
         self.requests: Requests[list[Offer]] = Requests()
@@ -127,14 +127,14 @@ class Server(LanguageServer):
         )
         self.command(ACCEPTED)(partial(self.accept))
 
-    # Coming and going
+    # Lifecycle
 
     def begin(self, params: types.InitializeParams) -> None:
-        """The editor says who it is and what it wants."""
+        """`initialize`: read the editor's capabilities and settings."""
         if params.process_id is not None and params.process_id > 0:
             end_with(params.process_id)
         text = params.capabilities.text_document
-        if not (text and text.inline_completion):  # where there is ghost text, a list would tell the same again
+        if not (text and text.inline_completion):  # a popup list would only repeat the ghost text
             options = types.CompletionOptions(resolve_provider=False)  # ALE takes an empty object for "no completion"
             self.feature(types.TEXT_DOCUMENT_COMPLETION, options)(partial(self.popup_completion))
         try:
@@ -143,22 +143,22 @@ class Server(LanguageServer):
             self._at_start = error
 
     def start(self, params: types.InitializedParams) -> None:
-        """The editor is ready: now it may be told something, and the model is opened."""
+        """`initialized`: show problems found so far, and open the model."""
         self._loop = asyncio.get_running_loop()
         if self._at_start:
             self.tell(str(self._at_start))
         self.follow_settings()
 
     def prepare_to_exit(self, params: None) -> None:
-        """The editor is about to leave."""
+        """`shutdown`."""
         self.shut_down = True
 
     def leave(self, params: None) -> None:
-        """The editor leaves: it is told nothing more."""
+        """`exit`: send nothing more."""
         self.gone = True
 
     async def change_settings(self, params: types.DidChangeConfigurationParams) -> None:
-        """The user has changed the editor's settings; what is wrong changes nothing."""
+        """The editor's settings have changed; invalid ones are reported and ignored."""
         given = params.settings
         workspace = self.client_capabilities.workspace
         if given is None and workspace and workspace.configuration:
@@ -173,7 +173,7 @@ class Server(LanguageServer):
         self.follow_settings()
 
     def follow_settings(self) -> None:
-        """Open the model that is wanted, if it is another one."""
+        """Apply the settings, opening another model if needed."""
         try:
             chosen = self.home.read_settings()
             self.acceptance = self.home.open_acceptance() if chosen.completion_stats else None
@@ -190,7 +190,7 @@ class Server(LanguageServer):
         self.follow_folders()
 
     def follow_folders(self) -> None:
-        """Have an index of the folders that pygls has noted as open, if it is wanted."""
+        """Index the open folders, if wanted."""
         workspace = self.protocol.workspace
         uris = [folder.uri for folder in workspace.folders.values()] or [workspace.root_uri or ""]
         given = [path for uri in uris if (path := path_of(uri))]
@@ -201,7 +201,7 @@ class Server(LanguageServer):
         self.folders.follow(given)
 
     async def open_model(self, name: str, completer: Completer) -> None:
-        """Open a model; until it is there, files alone have offers."""
+        """Open a model; until then offers come from files alone."""
 
         def load(on_progress: OnProgress) -> Engine:
             placement = self.home.choose_placement(objective="completion")
@@ -222,13 +222,13 @@ class Server(LanguageServer):
     # Documents
 
     def open_document(self, params: types.DidOpenTextDocumentParams) -> None:
-        """Keep a text."""
+        """Add a document."""
         document = params.text_document
         self.documents[document.uri] = Document(document.text, self.encoding, document.language_id)
         self.follow_folders()
 
     def change_document(self, params: types.DidChangeTextDocumentParams) -> None:
-        """Keep a text equal to the editor's, and see whether an offer was taken."""
+        """Apply edits to a document, and notice if an offer was accepted by typing it."""
         uri = params.text_document.uri
         document = self.look_at(uri)
         document.change(params.content_changes)
@@ -236,20 +236,20 @@ class Server(LanguageServer):
             self.note_accepted(taken, "typing")
 
     def save_document(self, params: types.DidSaveTextDocumentParams) -> None:
-        """A document was written to its file."""
+        """Update the folder's index with a saved document."""
         uri = params.text_document.uri
         if (path := path_of(uri)) and uri in self.documents:
             self.folders.update(path, self.documents[uri].text)
 
     def close_document(self, params: types.DidCloseTextDocumentParams) -> None:
-        """Forget a text, and what was asked about it."""
+        """Remove a document and its requests."""
         uri = params.text_document.uri
         self.documents.pop(uri, None)
         self.requests.forget(uri)
         self.shown.forget(uri)
 
     def look_at(self, uri: str) -> Document:
-        """The text of a document, which is the last one looked at now; an unknown one is empty."""
+        """The document, marked as most recently used; an unknown one is empty."""
         document = self.documents.pop(uri, None) or Document("", self.encoding)
         self.documents[uri] = document
         return document
@@ -259,25 +259,25 @@ class Server(LanguageServer):
         return self.protocol.workspace.position_encoding
 
     def others(self, uri: str) -> list[OpenFile]:
-        """The other texts that are open, the one looked at last first."""
+        """The other open documents, most recently used first."""
         newest = [other for other in reversed(self.documents) if other != uri][:OPEN_FILES]
         return [OpenFile(path_of(other), self.documents[other].text) for other in newest]
 
     # Offers
 
     def place(self, uri: str, before: str, after: str) -> Place:
-        """A place in a document, with all that can be seen from it."""
+        """A position in a document, with its surroundings."""
         path, language = path_of(uri), self.documents[uri].language
         return Place(before, after, path, self.others(uri), self.folders.around(path), language)
 
     async def inline_completion(self, params: types.InlineCompletionParams) -> types.InlineCompletionList:
-        """Ghost text."""
+        """Ghost text for a position."""
         uri, document = params.text_document.uri, self.look_at(params.text_document.uri)
         invoked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Invoked
         line, character = document.find(params.position)
         cursor = document.position(line, character)
         replaced, begun, after = types.Range(cursor, cursor), "", document.after(line, character, AFTER)
-        if selected := params.context.selected_completion_info:  # as if the list's entry had been taken
+        if selected := params.context.selected_completion_info:  # complete as if the selected entry were accepted
             replaced, begun = selected.range, selected.text
             line, character = document.find(replaced.start)
         before = (document.before(line, character, BEFORE) + begun)[-BEFORE:]
@@ -288,9 +288,9 @@ class Server(LanguageServer):
         return types.InlineCompletionList([inline_item(offer, replaced, begun, number) for number, offer in found])
 
     async def popup_completion(self, params: types.CompletionParams) -> types.CompletionList:
-        """Entries of a popup list.
+        """Entries of a popup list for a position.
 
-        Editors ask for them at each letter; where no name has begun, it is the user who asks.
+        Editors ask at every letter; if no name has begun, the user asked.
         """
         uri, document = params.text_document.uri, self.look_at(params.text_document.uri)
         line, character = document.find(params.position)
@@ -303,7 +303,7 @@ class Server(LanguageServer):
         return types.CompletionList(is_incomplete=True, items=items)
 
     async def offers(self, uri: str, place: Place, at: tuple[int, int], *, n: int, invoked: bool) -> list[Numbered]:
-        """The offers for a place; none where a newer request has come."""
+        """The offers for a position; empty if a newer request has arrived."""
         start = perf_counter()
         if not self.settings.enabled:
             return []
@@ -316,7 +316,7 @@ class Server(LanguageServer):
         try:
             found = await asyncio.wrap_future(request.answer)
         except asyncio.CancelledError:
-            if not request.wanted:  # a newer one has come
+            if not request.wanted:  # superseded by a newer request
                 return []
             request.wanted = False
             raise
@@ -333,19 +333,19 @@ class Server(LanguageServer):
                 self.follow_acceptance()
         return numbered
 
-    # What became of them
+    # Acceptance
 
     def accept(self, number: int) -> None:
-        """The editor says that an offer was taken."""
+        """The editor reports that an offer was accepted."""
         if offer := self.shown.take(number):
             self.note_accepted(offer, "editor")
 
     def note_accepted(self, offer: Offer, way: Way) -> None:
-        """Keep that an offer was taken."""
+        """Record that an offer was accepted."""
         self.keep(lambda kept: kept.note_accepted(offer, way))
 
     def keep(self, note: Callable[[Acceptance], None]) -> None:
-        """Note something, if the user wants it kept and it can be."""
+        """Record something, if the user wants records."""
         try:
             if self.acceptance:
                 note(self.acceptance)
@@ -353,37 +353,37 @@ class Server(LanguageServer):
             self.tell(f"cannot keep what became of offers: {one_line(error)}")
 
     def follow_acceptance(self) -> None:
-        """Set the threshold as the editor has it or, if it is to follow, as what was taken suggests."""
+        """Set the threshold: the editor's, or one adapted to past acceptance."""
         self.completer.threshold = self.settings.threshold
         if self.acceptance and self.adaptive:
             self.completer.threshold = self.acceptance.threshold(self.settings.threshold)
 
-    # Telling
+    # Messages to the editor
 
     def tell(self, message: str) -> None:
-        """Show a message to the user; the same one only once."""
+        """Show an error to the user, each text only once."""
         if message not in self._told:
             self._told.add(message)
             self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
 
     def log(self, message: str) -> None:
-        """Write a line into the editor's log."""
+        """Write a line to the editor's log."""
         self.window_log_message(types.LogMessageParams(types.MessageType.Info, message))
 
     def log_soon(self, message: str) -> None:
-        """Write a line into the editor's log, from another thread."""
+        """Write a line to the editor's log from another thread."""
         if self._loop and not self.gone:
             self._loop.call_soon_threadsafe(self.log, message)
 
     def report_server_error(self, error: Exception, source: object) -> None:
-        """Log a defect, or a message that is none, without a word of what it was about."""
-        if source is JsonRpcInternalError:  # nothing can be written any more
+        """Log an internal error without any content of documents."""
+        if source is JsonRpcInternalError:  # the output is closed
             self.gone = True
         self.window_log_message(types.LogMessageParams(types.MessageType.Error, describe(error)))
 
 
 def describe(error: BaseException) -> str:
-    """Describe a defect, of which pygls may have made another error."""
+    """Describe an internal error, which pygls may have wrapped."""
     if isinstance(error, JsonRpcException) and error.data:
         *_, last = error.data["traceback"]
         return f"{error.message.split(':')[0]} in {last.strip().splitlines()[0]}"
@@ -391,13 +391,13 @@ def describe(error: BaseException) -> str:
 
 
 def path_of(uri: str) -> Path | None:
-    """The path of a file's URI; other documents have none."""
+    """The path of a file: URI; None for others."""
     path = to_fs_path(uri) if uri.startswith("file:") else None
     return Path(path) if path else None
 
 
 def serve(server: Server, input: BinaryIO, output: BinaryIO) -> int:
-    """Answer an editor until it leaves; the exit code, which is 1 where it did not say so before."""
+    """Serve an editor until it disconnects; returns 1 if it did not send `shutdown` first."""
     server.start_io(input, output)
     server.requests.end()
     server.folders.follow(())

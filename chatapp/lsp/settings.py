@@ -1,4 +1,4 @@
-"""What an editor's user has set for completion, in the editor."""
+"""The completion settings that an editor may send."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -9,27 +9,27 @@ from chatapp.text.errors import UserError
 
 
 class SettingError(UserError):
-    """A setting of the editor's is unknown, or of the wrong kind."""
+    """An editor's setting is unknown or of the wrong type."""
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The settings an editor may give, by name."""
+    """An editor's settings by name."""
 
     enabled: bool = True
     model: str = ""
-    """Nothing: the model of the user's settings."""
+    """Empty: the model in settings.toml."""
     threshold: float = THRESHOLD
-    """The probability from which an offer is shown unasked."""
+    """The least probability of an offer that is shown unasked."""
     lines: int = 1
-    """At most so many lines; 0: as many as the block asks for."""
+    """Maximum lines of an offer; 0: up to the end of the block."""
     folder: bool = True
-    """Whether the other files of the folder may have offers."""
+    """Whether the folder's other files are searched."""
 
 
 def read(given: object, before: ServerSettings) -> ServerSettings:
-    """What was set before, with what is given now; SettingError tells what is wrong, and then nothing of it counts."""
-    if given is None or given == []:  # what some editors send for no settings
+    """The settings `before`, updated with those given; SettingError if one is invalid, and none applies."""
+    if given is None or given == []:  # some editors send a list for no settings
         return before
     if not isinstance(given, Mapping):
         raise SettingError('the settings of chatapp must be an object with names, such as {"threshold": 0.3}')

@@ -1,4 +1,4 @@
-"""What an editor was shown last, so that it is noticed when that is taken."""
+"""Remembers what an editor was shown last, to notice when it is accepted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from chatapp.lsp.document import Document
 
 
 class Numbered(NamedTuple):
-    """An offer, and the number by which the editor can say that it was taken."""
+    """An offer with the number by which the editor reports its acceptance."""
 
     number: int
     offer: Offer
@@ -19,7 +19,7 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True)
 class Answered:
-    """The offers for a place, which is a line and a character."""
+    """The offers shown at a position."""
 
     place: Place
     line: int
@@ -27,7 +27,7 @@ class Answered:
     offers: list[Numbered]
 
     def number_of(self, offer: Offer, place: Place) -> int | None:
-        """The number of what is the rest of one of these offers, or one of them, after some of it was typed."""
+        """The number of the shown offer that this is, or is the rest of after some typing; None if new."""
         if place.suffix != self.place.suffix or not place.prefix.startswith(self.place.prefix):
             return None
         text = place.prefix[len(self.place.prefix) :] + offer.text
@@ -35,14 +35,14 @@ class Answered:
 
 
 class Shown:
-    """The last answer for each document, with the offers that were not taken yet."""
+    """The last offers shown in each document, until one is accepted."""
 
     def __init__(self) -> None:
         self._numbers: Iterator[int] = count(1)
         self._answers: dict[str, Answered] = {}
 
     def add(self, uri: str, place: Place, at: tuple[int, int], offers: list[Offer]) -> tuple[list[Numbered], bool]:
-        """Number what is shown; whether there is something new in it, or only the rest of what was shown before."""
+        """Number the offers; returns them, and whether any is new rather than the rest of one shown before."""
         last = self._answers.get(uri)
         known = [last.number_of(offer, place) if last else None for offer in offers]
         numbered = [Numbered(old or next(self._numbers), offer) for old, offer in zip(known, offers, strict=True)]
@@ -50,7 +50,7 @@ class Shown:
         return numbered, None in known
 
     def taken(self, uri: str, document: Document) -> Offer | None:
-        """The offer that stands in the text now, at the place where it was shown; it is told once."""
+        """The offer that now stands in the text where it was shown; reported once."""
         if not (last := self._answers.get(uri)) or last.line >= len(document.lines):
             return None
         for numbered in last.offers:
@@ -62,7 +62,7 @@ class Shown:
         return None
 
     def take(self, number: int) -> Offer | None:
-        """The offer of a number; it is told once."""
+        """The offer with this number; reported once."""
         for uri, last in self._answers.items():
             for found in last.offers:
                 if found.number == number:

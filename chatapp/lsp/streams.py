@@ -1,4 +1,4 @@
-"""Standard output for the protocol alone, and the end of a server whose editor is gone."""
+"""Reserves standard output for the protocol, and ends the server when its editor is gone."""
 
 import os
 import select
@@ -10,11 +10,11 @@ from typing import BinaryIO
 from chatapp.text.child import is_running
 
 PAUSE = 2.0
-"""Seconds between two looks at the editor's process, where the system does not tell by itself."""
+"""Seconds between two checks of the editor's process, on systems that cannot wait for it."""
 
 
 def claim_output() -> BinaryIO:
-    """The standard output as it was; what anybody else prints, native code too, goes to standard error from now on."""
+    """Standard output for the protocol; anything else that prints, native code included, goes to standard error."""
     sys.stdout.flush()
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -23,23 +23,23 @@ def claim_output() -> BinaryIO:
 
 
 def end_with(process: int) -> None:
-    """End this process at once when another one has ended."""
+    """End this process as soon as another one has ended."""
     threading.Thread(target=_outlive, args=(process,), name="editor", daemon=True).start()
 
 
 def _outlive(process: int) -> None:
     wait_for_end(process)
-    os._exit(1)  # whatever is being computed is for nobody
+    os._exit(1)  # nobody is left to wait for results
 
 
 def wait_for_end(process: int) -> None:
-    """Return when there is no such process."""
+    """Return when the process has ended."""
     if hasattr(os, "pidfd_open"):
         try:
             handle = os.pidfd_open(process)
         except ProcessLookupError:
             return
-        except OSError:  # a kernel, or a container, that has none
+        except OSError:  # an old kernel, or a container that forbids it
             pass
         else:
             select.select([handle], [], [])

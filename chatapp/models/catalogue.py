@@ -1,4 +1,4 @@
-"""The models that are here and those that can be pulled: what each takes, whether it fits, how fast it is."""
+"""The models in the store and those that can be pulled: size, memory, whether they fit, and speed."""
 
 import math
 import shutil
@@ -25,19 +25,19 @@ RECOMMENDED = {
     "chat": ("qwen2.5-1.5b-instruct", "qwen2.5-0.5b-instruct", "smollm2-360m-instruct", "smollm2-135m-instruct"),
     "code": ("qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "tiny-starcoder"),
 }
-"""By kind, the models of the catalogue to have, the best first: of each kind the first that runs well here."""
+"""For each kind, recommended models of the catalogue, best first: the first that runs well here is shown."""
 SLOWEST = 8.0
-"""Tokens per second that a recommended model reaches: about as fast as one reads."""
+"""The least tokens per second of a recommended model: about reading speed."""
 
 Fits = Literal["well", "tight", "no"]
 State = Literal["here", "broken", "stopped", "elsewhere", "absent", "remote"]
-"""Of a model: ready, here but unreadable, fetched in part, worked on by another process, not here, on a server."""
+"""In the store; there but unreadable; partly downloaded; being worked on by another process; not here; on a server."""
 Badge = Literal["verified", "failed", "unverified"]
 
 COMFORT = 0.6
-"""The part of this machine's memory up to which a model runs well: the rest is for everything else."""
+"""The share of this machine's memory up to which a model runs well."""
 CONVERSATION = 12_800
-"""Bytes of keys and values in a conversation of 4,096 tokens, per square root of the number of weights: about."""
+"""Approximate KV cache of a 4,096-token conversation: bytes per square root of the parameter count."""
 CONVERSATIONS = {
     "deepseek_v2": 21_700,
     "deepseek_v3": 21_700,
@@ -47,66 +47,66 @@ CONVERSATIONS = {
     "qwen3": 25_000,
     "youtu": 72_000,
 }
-"""The same in families that keep far more."""
+"""The same for families whose cache is much larger."""
 PUBLISHED_BITS = {"gpt_oss": 5.3} | dict.fromkeys(("biogpt", "gpt2", "gpt_bigcode", "gpt_neo", "t5"), 32)
-"""Bits of a weight as published, in families where that is not 16."""
+"""Bits per published weight, for families that do not publish 16."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts of a machine that decide whether a model fits."""
+    """The properties of a machine that decide whether a model fits."""
 
     memory: int
     disk_free: int
     bandwidth: float
-    """Bytes per second that are read from memory."""
+    """Memory bandwidth in bytes per second."""
     backends: int
-    """How many a model is lowered for."""
+    """How many backends a model is lowered for."""
     versions: Mapping[str, object]
-    """What measurements depend on."""
+    """The versions that measurements depend on."""
     share: float = REACHED
-    """Of the bandwidth, what decoding reaches."""
+    """The share of the bandwidth that decoding reaches."""
 
 
 @dataclass(frozen=True)
 class ListedModel:
-    """A model as a list shows it; sizes in bytes."""
+    """A model as a row of a list; sizes in bytes."""
 
     name: str
     state: State
     kind: str
-    """`chat` or `base` of a model that is here; else the catalogue's kind, or `hub`."""
+    """`chat` or `base` for a model in the store, otherwise the catalogue's kind, or `hub`."""
     source: str
     """What to pull: a name of the catalogue, or a repository."""
     parameters: int = 0
     precision: str = ""
     size: int = 0
-    """On the disk, or to fetch."""
+    """On disk, or to download."""
     memory: int = 0
-    """Needed to run."""
+    """To run it."""
     fits: Fits = "well"
     problem: str = ""
-    """Why it does not fit well, with the numbers."""
+    """Why it does not fit well, with numbers."""
     tokens_per_second: float = 0.0
     measured: bool = False
-    """Whether memory and speed were measured here; else they are about right."""
+    """Whether memory and speed were measured here; otherwise they are estimates."""
     place: str = ""
     """Backend and device."""
     badge: Badge = "unverified"
     against: str = ""
-    """What it was verified against."""
+    """The reference it was verified against."""
     licence: str = ""
     gated: bool = False
     recommended: bool = False
     good_for: str = ""
     share: float | None = None
-    """How much of it is here, if it is not all."""
+    """The downloaded share, if it is incomplete."""
     note: str = ""
-    """What is wrong with it, or who works on it."""
+    """What is wrong with it, or which process works on it."""
 
 
 def read_machine(store: Store) -> Machine:
-    """This machine; takes a quarter of a second the first time ever, because the memory is timed."""
+    """This machine; the first call ever takes a quarter of a second, to time the memory."""
     known = speed(store.root)
     return Machine(
         memory=fit.memory(),
@@ -119,9 +119,9 @@ def read_machine(store: Store) -> Machine:
 
 
 def list_models(store: Store, this: Machine) -> list[ListedModel]:
-    """The models that are here, those of which a part is, and the rest of the catalogue.
+    """The models in the store, those partly downloaded, and the rest of the catalogue.
 
-    Of each kind, the best that runs well here is recommended.
+    Of each kind, the best one that runs well here is marked as recommended.
     """
     here = [describe_stored(store, location, this) for location in store.every_location().values()]
     names = {row.name for row in here}
@@ -135,7 +135,7 @@ def list_models(store: Store, this: Machine) -> list[ListedModel]:
 
 
 def describe_stored(store: Store, location: Location, this: Machine) -> ListedModel:
-    """Describe a model that is here; one that cannot be read is `broken`."""
+    """The row of a model in the store; its state is `broken` if it cannot be read."""
     name = location.name
     try:
         model = store.get(name) if name == BUILTIN else store.read(location)
@@ -175,7 +175,7 @@ def describe_stored(store: Store, location: Location, this: Machine) -> ListedMo
 
 
 def read_measurements(folder: Path, model: StoredModel, this: Machine) -> list[Measurement]:
-    """The measurements of this machine, but for those of placements that failed verification since."""
+    """This machine's measurements, except of placements that have since failed verification."""
     found = record.read(folder, this.versions)
     wrong = {
         (one.backend, one.precision, device) for one in model.variants for device in one.verdicts if one.failed(device)
@@ -184,7 +184,7 @@ def read_measurements(folder: Path, model: StoredModel, this: Machine) -> list[M
 
 
 def choose_variant(model: StoredModel, best: Measurement | None) -> tuple[Variant | None, str]:
-    """Choose the variant that will run, as far as that is known, and its device."""
+    """The variant that will run, as far as that is known, and its device."""
     if best:
         place = best.placement
         same = (one for one in model.variants if (one.backend, one.precision) == (place.backend, place.precision))
@@ -195,7 +195,7 @@ def choose_variant(model: StoredModel, best: Measurement | None) -> tuple[Varian
 
 
 def list_unfinished(store: Store, this: Machine) -> Iterator[ListedModel]:
-    """Describe the models of which a part is here, and what another process is fetching."""
+    """Rows of the partly downloaded models, including those that another process is downloading."""
     for root in store.roots:
         for folder in manifest.folders(root, unfinished=True):
             if folder.name.startswith(".") and folder.suffix == ".partial":
@@ -203,7 +203,7 @@ def list_unfinished(store: Store, this: Machine) -> Iterator[ListedModel]:
 
 
 def describe_unfinished(root: Path, folder: Path, this: Machine) -> ListedModel:
-    """Describe a model of which a part is here."""
+    """The row of a partly downloaded model."""
     name = folder.name[1:].removesuffix(".partial")
     entry = catalog().get(name)
     parameters = entry.parameters * 1_000_000 if entry else 0
@@ -224,7 +224,7 @@ def describe_unfinished(root: Path, folder: Path, this: Machine) -> ListedModel:
 
 
 def describe_offered(entry: Entry, this: Machine) -> ListedModel:
-    """Describe a model of the catalogue that is not here; what it takes is reckoned from its parameters."""
+    """The row of a catalogue model that is not here, with estimates from its parameter count."""
     parameters = entry.parameters * 1_000_000
     precision = usual_precision(parameters)
     size = int(parameters * PUBLISHED_BITS.get(entry.family, 16) / 8)
@@ -250,7 +250,7 @@ def describe_offered(entry: Entry, this: Machine) -> ListedModel:
 
 
 def check_fit(this: Machine, memory: int, disk: int) -> tuple[Fits, str]:
-    """Check whether a model that takes so many bytes fits, and say why where it does not fit well."""
+    """Whether a model that needs this many bytes fits, and if not well, why."""
     if disk + SPARE > this.disk_free and disk:
         free = f"{amount(this.disk_free)} are free, of which {amount(SPARE)} stay so"
         return "no", f"it takes {amount(disk)} of disk, and {free}"
@@ -262,19 +262,19 @@ def check_fit(this: Machine, memory: int, disk: int) -> tuple[Fits, str]:
 
 
 def estimate_memory(family: str, parameters: int, precision: str) -> int:
-    """Estimate the memory, up to a third, to run a model of which only the family and the size are known."""
+    """Estimate the memory to run a model from its family and size, within about a third."""
     conversation = round(CONVERSATIONS.get(family, CONVERSATION) * math.sqrt(parameters))
     return fit.memory_needed(fit.lowered_size(parameters, precision), conversation)
 
 
 def estimate_speed(this: Machine, parameters: int, precision: str) -> float:
-    """Estimate the tokens per second that this machine's memory allows."""
+    """Estimate the tokens per second that this machine's memory bandwidth allows."""
     size = fit.lowered_size(parameters, precision)
     return this.share * this.bandwidth / size if size else 0.0
 
 
 def describe_remotes(servers: Sequence[Remote]) -> list[ListedModel]:
-    """Describe the models that servers had when they were named; nobody is asked."""
+    """Rows of the models that the saved servers had when they were added; no server is asked."""
     return [
         ListedModel(
             join_model(model, server.name),
@@ -290,7 +290,7 @@ def describe_remotes(servers: Sequence[Remote]) -> list[ListedModel]:
 
 
 def describe_found(facts: Mapping[str, Any]) -> list[ListedModel]:  # Any: JSON, as `chatapp search --json` prints it
-    """Describe the models that a search on the Hub found, but for those of the catalogue."""
+    """Rows of the models found on the Hub, without those of the catalogue."""
     listed = {entry.repository for entry in catalog().values()}
     return [
         ListedModel(

@@ -1,4 +1,4 @@
-"""The facts of a model as a table, each with its label, its value and why it is so; every front lays out the same."""
+"""The facts about a model as a table of label, value and reason, for every front."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FITTING = {"well": "well", "tight": "tightly", "no": "not"}
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact of a model; one without a label belongs to the one before."""
+    """A fact about a model; without a label it continues the one before."""
 
     label: str
     value: str
@@ -32,17 +32,17 @@ class Fact:
 
 
 def lay_out(facts: Iterable[Fact]) -> str:
-    """Lay facts out in lines, the values below each other."""
+    """The facts as lines, with aligned values."""
     facts = list(facts)
     width = max(len(fact.label) for fact in facts)
     return "\n".join(f"{fact.label:{width}}  {fact}" for fact in facts)
 
 
-# A model that is here
+# A model in the store
 
 
 def describe_kind(model: StoredModel) -> list[Fact]:
-    """The facts that tell what kind of model it is."""
+    """Family, size, context length and kind of a model."""
     return [
         Fact("family", model.family),
         Fact("parameters", f"{model.parameters:,}"),
@@ -52,12 +52,12 @@ def describe_kind(model: StoredModel) -> list[Fact]:
 
 
 def describe_precision(model: StoredModel) -> Fact:
-    """The precision in which a model runs, and why in this one."""
+    """The precision a model runs in, and why."""
     return Fact("precision", model.precision, model.precision_reason)
 
 
 def describe_model(model: StoredModel) -> Iterator[Fact]:
-    """The facts of a model that is here: its kind, where it is from, and its variants."""
+    """All facts of a model in the store: kind, origin and variants."""
     from model_store.checkpoint.links import origin
     from model_store.hub.manifest import read_source
 
@@ -74,20 +74,20 @@ def describe_model(model: StoredModel) -> Iterator[Fact]:
 
 
 def gather_facts(model: StoredModel) -> dict[str, object]:
-    """The facts of a model that is here, as programs get them in JSON."""
+    """The facts of a model in the store as JSON."""
     from model_store import StoreError
     from model_store.hub.manifest import read_source
 
     reasons = {"precision": model.precision, "precision_reason": model.precision_reason}
     try:
         came_from = read_source(model.folder)
-    except StoreError:  # `broken` tells of it
+    except StoreError:  # an unreadable manifest is reported elsewhere
         came_from = {}
     return asdict(model) | reasons | {"source": came_from}
 
 
 def describe_sampling(folder: Path) -> str:
-    """The options that a model's publisher recommends, as far as they differ from the usual ones."""
+    """The options that the publisher recommends, where they differ from the defaults."""
     from chatapp.generation import Options
     from chatapp.generation.options import published_options
 
@@ -98,7 +98,7 @@ def describe_sampling(folder: Path) -> str:
 
 
 def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:
-    """The facts of a variant: where it is, how large, what made it, and what verification found."""
+    """The facts of a variant: location, size, origin, and verification."""
     import backends
     from model_store.checkpoint.links import origin
 
@@ -108,7 +108,7 @@ def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:
         if carrier := backends.get(variant.backend).carrier(variant.precision):
             held += f"; weights exactly so, carried by {carrier}"
         how = f"chatapp verify {model.name} --backend {variant.backend} --precision {variant.precision} does it"
-    where = origin(model.folder) if model.export else variant.folder  # which has but the path of an export
+    where = origin(model.folder) if model.export else variant.folder  # an export's folder only holds its path
     yield Fact(f"{variant.backend} {variant.precision}", str(where), held)
     if made := variant.made:
         day = datetime.fromtimestamp(float(made.get("time", 0)), UTC).date()
@@ -120,7 +120,7 @@ def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:
 
 
 def describe_verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # Any: JSON of chatapp.evaluation.verify
-    """The verdict about a device in lines: how far the logits are from the original's at most, and what failed."""
+    """The verdict for a device in lines: the largest differences from the original's logits, and failures."""
     from chatapp.evaluation.verify import ORIGINAL, describe_scope
 
     original = [one for one in verdict.get("comparisons", []) if one.get("against") == ORIGINAL]
@@ -137,7 +137,7 @@ def describe_verdict(device: str, verdict: Mapping[str, Any]) -> list[str]:  # A
 
 
 def describe_check(variant: Variant) -> Iterator[Fact]:
-    """The facts of a variant's verification, a line for each device."""
+    """A variant's verification as facts, one per device."""
     from chatapp.evaluation.verify import describe_scope
 
     where = f"{variant.backend} {variant.precision}"
@@ -150,7 +150,7 @@ def describe_check(variant: Variant) -> Iterator[Fact]:
 
 
 def tell_verdict(where: str, verdict: Mapping[str, Any]) -> str:  # Any: as above
-    """Tell whether logits were verified or failed, where, and on which day."""
+    """Whether verification passed, where and when."""
     return f"{'verified' if verdict['passed'] else 'FAILED'} on {where}, {str(verdict.get('date', ''))[:10]}"
 
 
@@ -158,19 +158,19 @@ def tell_verdict(where: str, verdict: Mapping[str, Any]) -> str:  # Any: as abov
 
 
 def mark_estimate(model: ListedModel, text: str) -> str:
-    """Mark a figure that was not measured."""
+    """A figure, marked with ~ if it was not measured."""
     return text if model.measured else f"~{text}"
 
 
 def format_speed(model: ListedModel) -> str:
-    """Tokens per second, in as many digits as are known and have room."""
+    """Tokens per second, rounded to fit a column."""
     value = model.tokens_per_second
     text = f"{value / 1000:.0f}k" if value >= 9999.5 else f"{value:.0f}" if value >= 10 else f"{value:.1f}"
     return mark_estimate(model, text) if value else ""
 
 
 def describe_needs(model: ListedModel) -> Iterator[Fact]:
-    """The facts of what a model takes and how fast it is, and whether its logits were checked."""
+    """Size, memory, speed, and whether the logits were verified."""
     if not model.parameters:
         return
     there = "on the disk" if model.state == "here" else "to download"
@@ -185,7 +185,7 @@ def describe_needs(model: ListedModel) -> Iterator[Fact]:
 
 
 def describe_use(model: ListedModel) -> Iterator[Fact]:
-    """The facts of what a model is good for, and under which terms."""
+    """What a model is good for, its licence, and where it comes from."""
     from model_store.hub.catalog import catalog
 
     if model.good_for:
@@ -207,17 +207,17 @@ def describe_use(model: ListedModel) -> Iterator[Fact]:
 
 @dataclass(frozen=True)
 class Details:
-    """The details of a model."""
+    """Everything shown about one model."""
 
     facts: tuple[Fact, ...]
     placements: tuple[Measurement, ...] = ()
-    """How it can run here, the best first, then what was rejected."""
+    """The measured placements, best first, then the rejected ones."""
     card: str = ""
-    """How its publisher introduces it."""
+    """The introduction of its model card."""
 
 
 def read_details(store: Store, listed: ListedModel, this: Machine) -> Details:
-    """Read the details of a model."""
+    """Read the details of a listed model."""
     from chatapp.models.catalogue import read_measurements
     from chatapp.placement import selection
     from model_store import StoreError
@@ -249,7 +249,7 @@ def read_details(store: Store, listed: ListedModel, this: Machine) -> Details:
 
 
 def count_freed(store: Store, listed: ListedModel) -> int:
-    """Count the bytes that removing a model frees: not those of files that another model has, too."""
+    """The bytes that removing a model frees, without files shared with other models."""
     from model_store.disk import freed_by
     from model_store.locks import BLOBS
 
@@ -258,11 +258,11 @@ def count_freed(store: Store, listed: ListedModel) -> int:
     return freed_by(*(folder for folder in folders if folder.is_dir()), kept=location.root / BLOBS)
 
 
-# A model that is to be pulled
+# A model to be pulled
 
 
 def describe_plan(plan: Mapping[str, Any], source: str, files: int | None = None) -> list[Fact]:  # Any: parsed JSON
-    """The facts of a pull as `chatapp pull --json` tells them; in brief with so many of its files, the largest."""
+    """The facts of a pull from the JSON of `chatapp pull`; `files` limits how many are named, largest first."""
     every = sorted(plan["files"], key=lambda file: -int(file["size"]))
     shown = ", ".join(f"{file['name']} ({size(file['size'])})" for file in every[:files])
     more = f" and {len(every) - files} smaller" if files and len(every) > files else ""

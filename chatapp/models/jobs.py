@@ -1,4 +1,4 @@
-"""Jobs in the background: models are pulled, verified, timed and removed by processes of their own."""
+"""Background jobs: models are pulled, verified, timed and removed by child processes."""
 
 import json
 import sys
@@ -26,66 +26,66 @@ WORDS: Mapping[Kind, tuple[Lane, str, str]] = {
     "bench": ("machine", "timing", "bench --json --steps"),
     "remove": ("machine", "removing", "rm"),
 }
-"""Of each kind of job its lane, whose jobs run one after the other, its first phase, and the command that it runs."""
+"""For each kind of job: its lane (jobs of a lane run one after another), its first phase, and its command."""
 TELLING = ("pull", "plan", "verify", "bench")
-"""Kinds whose process tells how far it is."""
+"""Kinds whose process reports progress as JSON lines."""
 PATIENCE = 10.0
-"""Seconds that a process has to end by itself when it is told to."""
+"""Seconds a process gets to exit after it was interrupted."""
 KEPT = 100
 """Ended jobs that are remembered."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done with a model, and how far that is: each change is another one of these."""
+    """A job for a model and its progress; immutable, so each change makes a new one."""
 
     number: int
     kind: Kind
     model: str
-    """As the command line wants it: a name, a repository, or what to search for."""
+    """The argument for the command line: a name, a repository, or a search text."""
     options: tuple[str, ...] = ()
     state: State = "queued"
     phase: str = ""
     done: int = 0
-    """Bytes that are here; never fewer than a moment ago."""
+    """Bytes downloaded; never decreases."""
     size: int = 0
     rate: float = 0.0
     """Bytes per second."""
     seconds_left: float | None = None
     share: float | None = None
-    """How much of the phase is done, if that is known; never less than a moment ago."""
+    """Completed share of the phase, None if unknown; never decreases within a phase."""
     note: str = ""
-    """What is being waited for."""
+    """What it is waiting for."""
     result: str = ""
-    """What came of it, in a line; of one that failed, why."""
+    """The result in a line; the reason if it failed."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the process told in JSON: a plan, findings, figures."""
+    """JSON from the process: a plan, a verdict, measurements."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether it is done, failed or cancelled."""
         return self.state in ("done", "failed", "cancelled")
 
     @property
     def name(self) -> str:
-        """The model as the store calls it."""
+        """The model's name in the store."""
         return self.model.replace("/", "--")
 
 
 OnChange = Callable[[Job], object]
-"""Called in the job's thread with the job as it is now."""
+"""Called with the changed job, on the job's thread."""
 
 
 class Jobs:
-    """A queue of jobs, each done by a process; those of different lanes run side by side.
+    """A queue of jobs, each run as a process; lanes run in parallel.
 
-    The pulls that have not ended are kept in the file `path`, so that the next start can offer them again.
+    Unfinished pulls are saved in the file `path`, so that the next start can offer to resume them.
     """
 
     def __init__(self, on_change: OnChange, *, path: Path | None = None, command: Sequence[str] = COMMAND):
         self.on_change, self.path, self.command = on_change, path, tuple(command)
         self.left = read_waiting(path)
-        """The pulls that had not ended when chatapp was left."""
+        """The pulls that were unfinished when chatapp was last closed."""
         self.jobs: dict[int, Job] = {}
         self.children: dict[int, Child] = {}
         self.threads: dict[Lane, threading.Thread] = {}
@@ -94,7 +94,7 @@ class Jobs:
         self.count = 0
 
     def add(self, kind: Kind, model: str, *options: str) -> Job:
-        """Put a job at the end of its lane; a pull that is there already stays where it is."""
+        """Append a job to its lane; an equal job that has not ended is returned instead."""
         with self.lock:
             same = (kind, model, options)
             for job in self.jobs.values():
@@ -114,7 +114,7 @@ class Jobs:
         return job
 
     def cancel(self, number: int) -> None:
-        """Take a job from the queue, or stop it; what a pull has fetched stays, and another pull goes on there."""
+        """Remove a job from the queue, or stop it; a later pull resumes from what was downloaded."""
         with self.lock:
             job = self.jobs[number]
             if job.ended:
@@ -125,22 +125,22 @@ class Jobs:
                 threading.Thread(target=stop, args=(child,), name="stopping", daemon=True).start()
 
     def retry(self, number: int) -> Job:
-        """Do again what failed or was stopped."""
+        """Run a failed or cancelled job again."""
         job = self.jobs[number]
         return self.add(job.kind, job.model, *job.options)
 
     def all(self) -> list[Job]:
-        """The jobs, the oldest first."""
+        """All jobs, oldest first."""
         with self.lock:
             return list(self.jobs.values())
 
     def of(self, name: str) -> Job | None:
-        """The job that works on a model now, or was the last to; questions do not count."""
+        """The job running on a model, or the last one that did; plans and searches do not count."""
         found = [job for job in self.all() if job.name == name and WORDS[job.kind][0] != "question"]
         return next((job for job in found if job.state == "running"), found[-1] if found else None)
 
     def close(self, patience: float = PATIENCE) -> None:
-        """Stop everything; what had not ended is offered again at the next start."""
+        """Stop everything; unfinished pulls are offered at the next start."""
         with self.lock:
             self.closed = True
             children, threads = list(self.children.values()), list(self.threads.values())
@@ -151,20 +151,20 @@ class Jobs:
         for thread in threads:
             thread.join(patience)
 
-    # What a thread does
+    # On a lane's thread
 
     def work(self, lane: Lane) -> None:
-        """Do the jobs of a lane until there are no more."""
+        """Run the jobs of a lane until none is left."""
         while job := self.next(lane):
             try:
                 self.run(job)
-            except OSError as error:  # no process can be started, or there is no room for what it says
+            except OSError as error:  # the process did not start, or its output could not be stored
                 self.fail(job.number, f"{error.strerror or error}")
             except (LookupError, TypeError) as error:
                 self.fail(job.number, f"its process told something else than it should ({error!r})")
 
     def next(self, lane: Lane) -> Job | None:
-        """The next job of a lane."""
+        """Take the next job of a lane; None if there is none, and the lane's thread ends."""
         with self.lock:
             for job in self.jobs.values():
                 if job.state == "queued" and WORDS[job.kind][0] == lane and not self.closed:
@@ -173,7 +173,7 @@ class Jobs:
             return None
 
     def run(self, job: Job) -> None:
-        """Let a process do a job, and tell how far it is."""
+        """Run a job's process and follow its progress."""
         words = (*self.command, *WORDS[job.kind][2].split(), *job.options, job.model)
         with self.lock:
             if self.jobs[job.number].ended or self.closed:
@@ -196,22 +196,22 @@ class Jobs:
                 self.end(self.jobs[job.number], code, "".join(said), child.complaint())
 
     def hear(self, number: int, facts: Mapping[str, Any]) -> None:  # Any: parsed JSON
-        """Take up what a process says of how far a job is."""
+        """Update a job from a JSON line of its process."""
         with self.lock:
             if not (job := self.jobs[number]).ended and (fields := read_progress(job, facts)):
                 self.change(job, **fields)
 
     def end(self, job: Job, code: int, said: str, last: str) -> None:
-        """Say what came of a job whose process has ended."""
+        """Record the result of a job whose process has ended."""
         if self.closed:
             return
-        if job.ended:  # it was cancelled, and has let go of what it held only now
+        if job.ended:  # cancelled before, but only now has its process released the model
             self.on_change(job)
             return
         self.forget(job)
         ended: dict[str, Any] = {"rate": 0.0, "seconds_left": None, "note": ""}
         facts = parse(said) or parse(said.partition("\n")[0])
-        if job.kind == "plan" and facts.get("event") == "plan":  # one that does not fit is told all the same
+        if job.kind == "plan" and facts.get("event") == "plan":  # printed even if the model does not fit
             self.change(job, state="done", facts=facts, **ended)
         elif job.kind == "verify" and facts and not facts["passed"]:
             why = "; ".join(facts["failures"])
@@ -223,38 +223,38 @@ class Jobs:
             self.change(job, state="done", share=1.0, result=result, facts=facts, **ended)
 
     def fail(self, number: int, why: str) -> None:
-        """Say that a job went wrong, unless it was cancelled."""
+        """Mark a job as failed, unless it has ended."""
         with self.lock:
             if not (job := self.jobs[number]).ended:
                 self.forget(job)
                 self.change(job, state="failed", result=why, rate=0.0, seconds_left=None)
 
     def change(self, job: Job, **fields: Any) -> Job:
-        """Put another state of a job in its place, and tell."""
+        """Replace a job by one with changed fields, and report it."""
         with self.lock:
             self.jobs[job.number] = changed = replace(job, **fields)
             self.on_change(changed)
             return changed
 
-    # Pulls that are offered again
+    # Unfinished pulls, offered at the next start
 
     def remember(self, model: str) -> None:
-        """Keep a pull until it has ended."""
+        """Save a pull as unfinished."""
         self.left = [one for one in self.left if one != model]
         self.keep([*(one for one in read_waiting(self.path) if one != model), model])
 
     def forget(self, job: Job) -> None:
-        """Keep a pull no longer, because it has ended."""
+        """Remove a pull that has ended from the unfinished ones."""
         if job.kind == "pull":
             self.keep([one for one in read_waiting(self.path) if one != job.model])
 
     def dismiss(self) -> None:
-        """Do not offer the pulls again that were left."""
+        """Do not offer the pulls left by the last run again."""
         self.keep([one for one in read_waiting(self.path) if one not in self.left])
         self.left = []
 
     def keep(self, models: Sequence[str]) -> None:
-        """Write the pulls that have not ended, where that can be written."""
+        """Write the list of unfinished pulls, if possible."""
         if self.path and not self.closed:
             from model_store.files import write_json
 
@@ -264,24 +264,24 @@ class Jobs:
 
 
 def read_waiting(path: Path | None) -> list[str]:
-    """Read the pulls that a file keeps."""
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # not there, or damaged
+    """The unfinished pulls in a file; empty if it is missing or damaged."""
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         pulls = json.loads(path.read_text("utf-8"))["pulls"] if path else []
         return [model for model in pulls if isinstance(model, str)] if isinstance(pulls, list) else []
     return []
 
 
 def stop(child: Child) -> None:
-    """End a process, in good order if it does that in time."""
+    """Interrupt a process, and kill it if it does not exit in time."""
     child.interrupt()
     child.wait(PATIENCE)
 
 
-# What a process says of its job
+# Reading a process's output
 
 
 def read_progress(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any: parsed JSON
-    """Read how far a job is from a line of its process: the fields of the job that change."""
+    """The fields of a job that a JSON line of its process changes."""
     event = facts.get("event")
     if event in ("plan", "progress"):
         done, size = max(job.done, int(facts["there" if event == "plan" else "done"])), int(facts["size"])
@@ -300,7 +300,7 @@ def read_progress(job: Job, facts: Mapping[str, Any]) -> dict[str, Any]:  # Any:
 
 
 def explain_failure(last: str, code: int) -> str:
-    """Explain why a process failed: by the last line it said, or by how it ended."""
+    """Why a process failed: its last line, or its exit code."""
     if last:
         return printable(last.removeprefix("Error: "))
     how = describe_ending(code)
@@ -308,7 +308,7 @@ def explain_failure(last: str, code: int) -> str:
 
 
 def describe_result(kind: Kind, facts: Mapping[str, Any], said: str) -> str:
-    """Describe the result of a job that did what it should, in a line."""
+    """The result of a successful job in a line."""
     if kind == "pull":
         return "ready"
     if kind == "verify":
@@ -319,7 +319,7 @@ def describe_result(kind: Kind, facts: Mapping[str, Any], said: str) -> str:
 
 
 def describe_figures(facts: Mapping[str, Any]) -> str:
-    """Describe the figures of a model that was timed, in a line."""
+    """The measurements of a benchmark in a line."""
     first = max(facts["prefill"], key=lambda one: one["prompt_tokens"])
     return (
         f"{facts['decode'][0]['tokens_per_second']:,.0f} tokens/s, first token of {first['prompt_tokens']} after "
@@ -329,7 +329,7 @@ def describe_figures(facts: Mapping[str, Any]) -> str:
 
 
 def describe_progress(job: Job) -> str:
-    """Describe how far a running job is, in a few words: 64 % 12 MB/s 18 s."""
+    """The progress of a running job in a few words: 64 % 12 MB/s 18 s."""
     if job.phase != "fetching":
         share = f" {percent(job.share)}" if job.share is not None else ""
         return f"{' '.join(printable(job.phase).split())}{share}"

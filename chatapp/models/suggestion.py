@@ -1,4 +1,4 @@
-"""The offer of the start: to go on with unfinished pulls, or to pull a chat model that fits this machine."""
+"""What to offer at the start: resuming unfinished pulls, or pulling a chat model that fits this machine."""
 
 import json
 import os
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from model_store import Store
 
 VERSION = 1
-"""Of what is offered: who has declined this one is asked again only for another."""
+"""The version of the offer: an answer counts until this is raised."""
 ROOM = 0.5
-"""The part of the free disk that an offer may take."""
+"""The share of the free disk space that an offered model may take."""
 SMALLEST_FIRST = ("smollm2-360m-instruct", "qwen2.5-0.5b-instruct")
-"""Chat models of the catalogue that anybody may fetch and use, that answer without thinking first, and well enough."""
+"""Chat models without gate or thinking that answer well enough."""
 LAST = "smollm2-135m-instruct"
-"""Where there is room for no other."""
+"""The model to offer if there is no room for those."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What can be pulled, and the words that offer it."""
+    """A pull to offer, and the words for it."""
 
     kind: Literal["chat", "unfinished"]
     names: tuple[str, ...]
-    """What to pull, in this order."""
+    """The models to pull, in this order."""
     text: str
-    """The words that offer it."""
+    """The text of the offer."""
     does: str
-    """What accepting it does, after the name of its key."""
+    """What accepting does, shown after the name of its key."""
 
 
 def suggest(store: "Store", home: Path) -> Offer | None:
-    """Offer to go on with pulls that were left, or else a chat model that fits."""
+    """Offer to resume unfinished pulls, or else a chat model that fits; None if there is neither."""
     from chatapp.models.jobs import read_waiting
 
     left = read_waiting(home / "jobs.json")
@@ -47,7 +47,7 @@ def suggest(store: "Store", home: Path) -> Offer | None:
 
 
 def suggest_chat_model(store: "Store", path: Path) -> Offer | None:
-    """Offer a chat model that fits; None where one is here, none fits, offline, or after an answer (in `path`)."""
+    """Offer a chat model that fits; None if there is one already, none fits, offline, or answered in `path`."""
     if (
         offline.wanted()
         or os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
@@ -61,9 +61,9 @@ def suggest_chat_model(store: "Store", path: Path) -> Offer | None:
 
 
 def choose_chat_model(rows: "Sequence[ListedModel]", disk_free: int) -> Offer | None:
-    """The smallest good model that fits; None where a chat model is here, or on its way.
+    """The smallest good chat model that fits; None if one is here or being pulled.
 
-    What the machine does just now, and how fast it seems, has no part in it: the same machine gets the same offer.
+    The machine's current load is ignored: the same machine always gets the same offer.
     """
     if any(row.state != "absent" and row.kind == "chat" for row in rows):
         return None
@@ -75,7 +75,7 @@ def choose_chat_model(rows: "Sequence[ListedModel]", disk_free: int) -> Offer | 
 
 
 def suggest_unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
-    """Offer to go on with the pulls that were left, but for those that are here or that another process does."""
+    """Offer to resume pulls, except those finished or being pulled by another process."""
     from model_store import StoreError
     from model_store.hub.catalog import refer
     from model_store.locks import working_on
@@ -93,14 +93,14 @@ def suggest_unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
 
 
 def is_answered(path: Path) -> bool:
-    """Whether the offer of a chat model has been declined or accepted before."""
-    with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):  # never asked, or damaged
+    """Whether the offer of a chat model was answered before."""
+    with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):  # missing or damaged
         return int(json.loads(path.read_text("utf-8"))["answered"]) >= VERSION
     return False
 
 
 def remember_answer(path: Path) -> None:
-    """Remember that the offer of a chat model was answered, where that can be written."""
+    """Save that the offer was answered, if possible."""
     from model_store import write_json
 
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a server is called: an address, or a name that its user gave it; a model of it is MODEL@SERVER."""
+"""Names of servers and their models: a URL or a saved name, and MODEL@SERVER."""
 
 import re
 from dataclasses import dataclass
@@ -8,58 +8,58 @@ from chatapp.remote.errors import RemoteError
 from chatapp.settings import offline
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
-"""What a server may be called."""
+"""A valid name of a server."""
 AT = re.compile(r"@(?=https?://)")
 PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A server, and what is known of it."""
+    """A server, and what is known about it."""
 
     name: str
-    """As its user calls it, or its address."""
+    """Its saved name, or its URL."""
     url: str
-    """Without a slash at its end, a user, a query or a fragment."""
+    """Without user, query, fragment or final slash."""
     protocol: str = ""
-    """openai, ollama or kserve; nothing: to be found out."""
+    """openai, ollama or kserve; empty: to be detected."""
     models: tuple[str, ...] = ()
-    """Those it had when it was named, the usual one first."""
+    """The models it had when it was added, its default first."""
     key_variable: str = ""
-    """The environment variable that its key is in; nothing: the file with its name, where there is one."""
+    """The environment variable with its key; empty: the key file, if there is one."""
     context: int = 0
-    """Tokens that its models hold, where its user says so."""
+    """Context length of its models in tokens, if the user gave it."""
 
     @property
     def host(self) -> str:
-        """The host and, where it is not the usual one, the port."""
+        """The host and, unless it is the default, the port."""
         return urlsplit(self.url).netloc
 
     @property
     def is_here(self) -> bool:
-        """Whether it is this machine: then no text leaves."""
+        """Whether it is on this machine, so that no text leaves."""
         return offline.is_loopback(urlsplit(self.url).hostname or "")
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether nobody on the way can read along."""
+        """Whether the connection is encrypted."""
         return self.url.startswith("https:")
 
     def refuse_readable_key(self) -> None:
-        """Refuse to send it a key that others could read on the way."""
+        """Raise RemoteError if a key would be sent unencrypted to another machine."""
         if not (self.is_encrypted or self.is_here):
             raise RemoteError(f"{self.url} is not encrypted: anybody on the way could read the key; use https://")
 
     @property
     def elsewhere(self) -> str:
-        """The host that texts leave for, and whether others can read along; nothing, where it is this machine."""
+        """The host that text is sent to, marked if unencrypted; empty for this machine."""
         if self.is_here:
             return ""
         return self.host if self.is_encrypted else f"{self.host}, unencrypted"
 
 
 def parse_url(text: str) -> str:
-    """The address of a server; RemoteError tells what is wrong with it."""
+    """The normalised URL of a server; RemoteError says what is wrong with it."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -75,7 +75,7 @@ def parse_url(text: str) -> str:
 
 
 def split_model(name: str) -> tuple[str, str] | None:
-    """The model and the server of MODEL@SERVER; None of a model that is here."""
+    """Model and server of MODEL@SERVER; None for the name of a local model."""
     if found := AT.search(name):
         return name[: found.start()], name[found.end() :]
     model, at, server = name.rpartition("@")
@@ -83,12 +83,12 @@ def split_model(name: str) -> tuple[str, str] | None:
 
 
 def join_model(model: str, server: str) -> str:
-    """The name of a server's model; of its usual one, where none is named."""
+    """The name of a server's model; an empty model means its default."""
     return f"{model}@{server}"
 
 
 def check_online(remote: Remote) -> None:
-    """Refuse a server on another machine where the network must not be used."""
+    """Raise Offline for a server on another machine if the network is forbidden."""
     if offline.wanted() and not remote.is_here:
         raise offline.Offline(
             f"{remote.host} is another machine, and --offline or {offline.VARIABLE} forbids to ask it; nothing was sent"

@@ -1,4 +1,4 @@
-"""Requests to one server, and streams that can be left at any time; no redirect is followed, no key is ever told."""
+"""Requests to one server, and streams that can be closed at any time; redirects are not followed."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     import httpx2
 
 REACHING = 10.0
-"""Seconds to connect to a server."""
+"""Seconds to connect."""
 STALL = 300.0
-"""Seconds without a byte after which it is given up: the prompt of a large model on a slow machine takes minutes."""
+"""Seconds without a byte before giving up: a long prompt on a slow machine takes minutes."""
 TICK = 0.1
-"""Seconds between two looks at whether the reader still wants what comes."""
+"""Seconds between two checks whether the reader still wants events."""
 LARGEST_ANSWER = 16 << 20
 LARGEST_STREAM = 64 << 20
 LONGEST_LINE = 4 << 20
-"""Bytes that a server may send: as an answer, in a stream, and in a line of one."""
+"""Maximum bytes of an answer, of a stream, and of a line of a stream."""
 AHEAD = 256
-"""Events that may wait for the reader before the server has to."""
+"""Maximum events buffered for the reader."""
 SHOWN = 300
-"""Characters of what a server says about an error."""
+"""Characters of a server's error message that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Arrived:
 
     data: str
     seconds: float
-    """The clock when it came."""
+    """The clock when it arrived."""
 
 
 class Connection:
-    """A server that is asked, with the key that only it is given."""
+    """A connection to one server, with its key."""
 
     def __init__(self, remote: Remote, key: str = "", *, stall: float = STALL, reaching: float = REACHING) -> None:
         import httpx2
@@ -57,32 +57,32 @@ class Connection:
         headers = {"User-Agent": "chatapp", "Accept-Encoding": "identity"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        # Proxies, as the environment sets them, are for other machines; redirects could carry text and key away.
+        # Proxies of the environment are for other machines only; redirects could carry text and key elsewhere.
         self._client = httpx2.Client(
             headers=headers,
             timeout=httpx2.Timeout(stall, connect=reaching),
             follow_redirects=False,
             trust_env=not remote.is_here,
-            verify=httpx2.create_ssl_context() if secure else False,  # it takes long to make, and http:// has no use
-            limits=httpx2.Limits(max_keepalive_connections=0),  # a stream that is left ends its own connection only
+            verify=httpx2.create_ssl_context() if secure else False,  # slow to create, and unused for http://
+            limits=httpx2.Limits(max_keepalive_connections=0),  # closing a stream must close its own connection
         )
 
     def __repr__(self) -> str:
         return f"Connection({self.remote.url!r})"
 
     def below(self, url: str) -> Connection:
-        """The same server, with its paths below another address of it."""
+        """A connection to another base URL of the same server."""
         return Connection(replace(self.remote, url=url), self._key, stall=self.stall)
 
     def address(self, path: str) -> str:
-        """The address of a path; one that begins with two slashes is below the host, without the server's path."""
+        """The URL of a path; a path with two leading slashes is relative to the host."""
         if path.startswith("//"):
             parts = urlsplit(self.remote.url)
             return f"{parts.scheme}://{parts.netloc}{path[1:]}"
         return self.remote.url + path
 
     def find(self, path: str, body: object = None) -> Any:  # Any: JSON
-        """What `ask` gives; None where a server that answers has nothing there, or refuses to tell."""
+        """Like `ask`, but None if the server has nothing there."""
         try:
             return self.ask(path, body)
         except Refused as error:
@@ -91,7 +91,7 @@ class Connection:
             return None
 
     def ask(self, path: str, body: object = None) -> Any:  # Any: JSON
-        """What a server answers to a question, which has a body where it is posted; RemoteError where it refuses."""
+        """The JSON answer to a GET, or to a POST if there is a body; RemoteError if the server refuses."""
         import httpx2
 
         method = "GET" if body is None else "POST"
@@ -111,10 +111,10 @@ class Connection:
     def stream(
         self, path: str, body: object, kind: str, headers: Mapping[str, str] | None = None
     ) -> Generator[Arrived | None, None, None]:
-        """The events of an answer, as they come, and None while nothing does; closing it hangs up at once.
+        """The events of an answer as they arrive, and None in between; closing it hangs up at once.
 
-        Of `kind` events, as browsers know them, or lines. An answer that is one JSON text is one event. RemoteError
-        tells what the server refused, or that it broke off.
+        `kind` is `events` (server-sent events) or `lines`. An answer that is a single JSON text is one event.
+        RemoteError says why the server refused or broke off.
         """
         reader = _Reader(self, path, body, kind, headers or {})
         reader.start()
@@ -134,7 +134,7 @@ class Connection:
             reader.leave()
 
     def _check(self, response: httpx2.Response, content: bytes) -> None:
-        """Raise RemoteError for an answer that is none."""
+        """Raise Refused for an answer with an error status."""
         status, host = response.status_code, self.remote.host
         if 200 <= status < 300:
             return
@@ -152,7 +152,7 @@ class Connection:
         raise Refused(f"{host} {'has a fault' if status >= 500 else 'refuses this'}{about}", status, said)
 
     def _explain(self, error: Exception) -> RemoteError:
-        """What happened to a connection, in words."""
+        """A connection error in words."""
         import httpx2
 
         host = self.remote.host
@@ -167,15 +167,15 @@ class Connection:
         return RemoteError(f"the connection to {host} broke ({said})")
 
     def without_key(self, text: str) -> str:
-        """A text of the server's without the key, should it say it again."""
+        """A text of the server with the key masked, should it repeat it."""
         return text.replace(self._key, "[key]") if self._key else text
 
 
 class Refused(RemoteError):
-    """A server that answers, and refuses."""
+    """The server answered with an error."""
 
     def __init__(self, message: str, status: int, said: str = "") -> None:
-        """`said` are the server's own words."""
+        """`said` is the server's own message."""
         super().__init__(message)
         self.status, self.said = status, said or message
 
@@ -190,7 +190,7 @@ def _read_whole(response: httpx2.Response) -> bytes:
 
 
 def find_message(content: bytes) -> str:
-    """What a server says about an error, in whichever form; nothing where it says it to browsers."""
+    """The error message in an answer of any form; empty for an HTML page."""
     try:
         found: Any = json.loads(content)  # Any: JSON
     except (ValueError, RecursionError):
@@ -205,7 +205,7 @@ def find_message(content: bytes) -> str:
 
 
 class _Reader(threading.Thread):
-    """The thread that reads a stream: one cannot wait for a socket and for the reader's leave at once."""
+    """The thread that reads a stream, since one cannot wait for a socket and for closing at the same time."""
 
     def __init__(self, connection: Connection, path: str, body: object, kind: str, headers: Mapping[str, str]) -> None:
         super().__init__(name="remote", daemon=True)
@@ -223,12 +223,12 @@ class _Reader(threading.Thread):
             last: Exception | None = None
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             last = self.connection._explain(error)
-        except Exception as error:  # whoever draws the stream is told, whatever it is
+        except Exception as error:  # raised again where the stream is read
             last = error
         self.put(last)
 
     def put(self, item: Arrived | Exception | None) -> None:
-        """Hand something on, once there is room; or never, where nobody reads any more."""
+        """Pass on an item once there is room, unless nobody reads any more."""
         while not self.left.is_set():
             with suppress(queue.Full):
                 return self.arrived.put(item, timeout=TICK)
@@ -251,7 +251,7 @@ class _Reader(threading.Thread):
                     return
 
     def trace(self, event: str, facts: dict[str, Any]) -> None:  # Any: what httpx2 tells
-        """Take the socket as soon as it is open: a server may say nothing for long, and must hear that one has left."""
+        """Get the socket as soon as it is connected, so that it can be closed before the server answers."""
         if event in ("connection.connect_tcp.complete", "proxy.start_tls.complete", "connection.start_tls.complete"):
             with self.lock:
                 self.socket = facts["return_value"].get_extra_info("socket")
@@ -259,7 +259,7 @@ class _Reader(threading.Thread):
                 self.leave()
 
     def leave(self) -> None:
-        """Hang up: the server hears it even while this waits for its next byte."""
+        """Close the socket; this also ends a read that is waiting."""
         self.left.set()
         with self.lock, suppress(OSError):
             if self.socket:
@@ -267,7 +267,7 @@ class _Reader(threading.Thread):
 
 
 def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines of a stream without their ends, and what is behind the last one."""
+    """The lines of a stream without their ends, and the rest after the last one."""
     held, count = bytearray(), 0
     for part in parts:
         held += part
@@ -283,20 +283,20 @@ def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def split_lines(parts: Iterator[bytes]) -> Iterator[str]:
-    """The lines of a stream, without empty ones; the last may lack its end."""
+    """The non-empty lines of a stream; the last may lack its end."""
     for line in _lines(parts):
         if text := _decode(line).strip():
             yield text
 
 
 def split_events(parts: Iterator[bytes]) -> Iterator[str]:
-    """The data of server-sent events; comments, which keep a connection alive, are left out."""
+    """The data of server-sent events, without comments."""
     data, size = list[str](), 0
-    for line in chain(_lines(parts), [b""]):  # the last event may lack its end
+    for line in chain(_lines(parts), [b""]):  # the last event may lack its empty line
         if line.startswith((b"data:", b"error:")):
             name, _, told = _decode(line).partition(":")
             told = told.removeprefix(" ")
-            data.append(f'{{"error": {told}}}' if name == "error" else told)  # as llama-server tells one
+            data.append(f'{{"error": {told}}}' if name == "error" else told)  # llama-server's form of errors
             size += len(data[-1])
             if size > LONGEST_LINE:
                 raise RemoteError("the server sends an event without an end; it was left")

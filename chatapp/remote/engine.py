@@ -1,4 +1,4 @@
-"""The engine's contract, kept by a server: deltas from what arrives, and times by this machine's clock."""
+"""The engine's contract for a remote model: deltas from a server's events, timings by the local clock."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from chatapp.generation.decoding.lines import Line
 
 BYTES_PER_TOKEN = 4.0
-"""Of English text, until a server has counted."""
+"""For English text, until a server has counted a prompt."""
 AROUND = 4
-"""Tokens that a template adds to a message, about."""
+"""Approximate tokens that a template adds to a message."""
 LINE_TOKENS = 64
 PATIENCE = 20
-"""Looks at a silent connection whose answers have ended, before it is left: two seconds."""
+"""Ticks of silence after all answers have ended before the connection is closed: two seconds."""
 UNTOLD = -0.5
-"""The log-probability of a greedy token whose server does not tell it: about what small models give theirs."""
+"""The log-probability assumed for a greedy token if the server does not report it; typical of small models."""
 
 
 @dataclass
 class Row:
-    """One of the completions of a stream."""
+    """One completion of a stream."""
 
     index: int
     begun: str
@@ -57,7 +57,7 @@ class Row:
     calls: Calls
     finish_reason: FinishReason | None = None
     thinks: bool = False
-    """Whether the server is telling what the model thinks."""
+    """Whether the server is sending thinking."""
     tokens: int = 0
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass
 class Stream:
-    """What has come of one request, on all its rounds."""
+    """The state of one request, which may take several rounds."""
 
     started: float
     last: float
@@ -78,10 +78,10 @@ class Stream:
     time_to_first_token: float = 0.0
     counts: Counts = Counts()
     written: int = 0
-    """Tokens of the rounds before this one, as the server has counted them."""
+    """The server's count of tokens in earlier rounds."""
 
     def take(self, counts: Counts) -> None:
-        """Take in what the server has counted, perhaps more than once: of several rounds what they wrote together."""
+        """Merge the server's counts, which it may send repeatedly; completion tokens add up over rounds."""
         told = {name: count for name, count in asdict(counts).items() if count is not None}
         if "completion" in told:
             told["completion"] += self.written
@@ -89,9 +89,9 @@ class Stream:
 
 
 class RemoteEngine:
-    """A model of a server: text in, deltas out; closing a stream hangs up.
+    """A model on a server: text in, deltas out; closing a stream hangs up.
 
-    Tokens have no numbers that are common to all servers: they have some of our own, by what they say.
+    Servers do not agree on token ids, so tokens get ids of our own, by their text.
     """
 
     def __init__(
@@ -108,16 +108,16 @@ class RemoteEngine:
         self.origin: Mapping[str, str] = {}  # a server may compute with anything
         self._bytes_per_token = BYTES_PER_TOKEN
         self._texts: dict[int, str] = {}
-        """What tokens say, by their numbers."""
+        """The text of each token by its id."""
 
-    # Counting, which must not send what somebody is still typing
+    # Counting, estimated locally: text that is still being typed must not be sent
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens a text is, about: reckoned here from what the server counted in earlier prompts."""
+        """The estimated number of tokens, from what the server counted for earlier prompts."""
         return -(-len(text.encode(errors="replace")) // max(1, round(self._bytes_per_token))) if text else 0
 
     def count_prompt(self, text: str | Sequence[int], options: Options) -> int:
-        """How many tokens a prompt is, about."""
+        """The estimated number of tokens of a prompt."""
         return self.count_tokens(text) if isinstance(text, str) else len(text)
 
     def count_chat(
@@ -128,16 +128,16 @@ class RemoteEngine:
         think: Think | None = None,
         tools: Sequence[str] = (),
     ) -> int:
-        """How many tokens a conversation is, about."""
+        """The estimated number of tokens of a conversation."""
         return sum(self.count_tokens(one.text) + AROUND for one in messages) + len(begun)
 
     def text_of(self, tokens: Sequence[int], think: Think | None = None) -> str:
-        """What tokens say; nothing where one of them is not known here."""
+        """The text of tokens; empty if one of them is unknown here."""
         known = [self._texts.get(token) for token in tokens]
         return "" if None in known else "".join(text for text in known if text)
 
     def tokens_of(self, text: str, think: Think | None = None) -> list[Token]:
-        """A text as the beginning of a reply: one token, which says all of it."""
+        """A text as the beginning of a reply: a single token."""
         return [Token(self._number(text), text, None, (), 0.0)] if text else []
 
     def _number(self, text: str) -> int:
@@ -147,17 +147,17 @@ class RemoteEngine:
         return number
 
     def encode_marked(self, text: str) -> list[int] | None:
-        """None: which control tokens a text spells, the server knows."""
+        """None: only the server knows its control tokens."""
         return None
 
     def render_chat(self, messages: Sequence[Message]) -> str:
-        """Refuse: the server keeps its template to itself."""
+        """Raise GenerationError: the template is on the server."""
         raise GenerationError(f"how {self.model.name} writes a conversation is known to its server only")
 
-    # Asking
+    # Requests
 
     def chat(self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()) -> Deltas:
-        """The assistant's reply to a conversation, or what follows where it has `begun`."""
+        """The reply to a conversation, continuing from the tokens `begun`."""
         if not self.can_chat:
             raise GenerationError(f"{self.model.name} continues text there, and cannot hold a conversation")
         if begun and not self.text_of(begun):
@@ -172,7 +172,7 @@ class RemoteEngine:
         return self._explain_tools(deltas) if options.tools else deltas
 
     def _explain_tools(self, deltas: Deltas) -> Deltas:
-        """A reply to a request with tools; a server that refuses it because of them tells what to do."""
+        """The deltas; if the server refuses tools, the error gets a hint."""
         try:
             yield from deltas
         except Refused as error:
@@ -181,7 +181,7 @@ class RemoteEngine:
             raise Refused(f"{error}; {HINT}", error.status, error.said) from error
 
     def complete(self, text: str | Sequence[int], options: Options) -> Deltas:
-        """What may follow a text, or the tokens that say it."""
+        """The continuation of a text, or of tokens."""
         text = text if isinstance(text, str) else self.text_of(text)
         if not text:
             raise GenerationError("the prompt is empty; write something for the model to continue")
@@ -190,9 +190,9 @@ class RemoteEngine:
         return self._stream(request, options, len(text.encode(errors="replace")))
 
     def infill(self, prefix: str, suffix: str, options: Options, around: Around = None) -> Deltas:
-        """What may stand between two texts: 64 tokens if the options do not say how many.
+        """The text between prefix and suffix, by default up to 64 tokens.
 
-        Where the server cannot see what stands behind, or nothing does, it goes on with the prefix.
+        Without a suffix, or if the server cannot fill gaps, the prefix is continued.
         """
         options = replace(options, max_tokens=options.max_tokens or LINE_TOKENS)
         if not (self.can_infill and suffix):
@@ -203,7 +203,7 @@ class RemoteEngine:
         return self._or_go_on(self._stream(request, options, sent), prefix, options)
 
     def _or_go_on(self, deltas: Deltas, prefix: str, options: Options) -> Deltas:
-        """What fills a gap; what follows the prefix, where the server now says that this model cannot."""
+        """The deltas of an infill; the continuation of the prefix if the server refuses to fill gaps."""
         try:
             yield from deltas
         except Refused as error:
@@ -215,7 +215,7 @@ class RemoteEngine:
     def find_lines(
         self, prefix: str, suffix: str, around: Around = None, *, width: int = 4, count: int = 4, wanted: Wanted = yes
     ) -> list[Line] | None:
-        """The rest of the line that the server's model finds the likeliest: one, where a model here gives several."""
+        """The likeliest rest of the line; a list of one, where a local model gives several."""
         from chatapp.generation.decoding.lines import Line
 
         asked = Options(temperature=0.0, top_k=0, top_p=1.0, max_tokens=LINE_TOKENS, stop=("\n",))
@@ -232,20 +232,20 @@ class RemoteEngine:
         return [Line(text, (self._number(text),), logprob)] if text.strip() else []
 
     def score_lines(self, *texts: object, **more: object) -> list[float] | None:
-        """Nothing: no server tells how likely a text is without writing it."""
+        """None: servers do not score a text without generating it."""
         return None
 
     def next_token(self, *prompt: object, **more: object) -> NoReturn:
-        """Refused: servers tell no logits, and nothing is sent before its user sends it."""
+        """Raise GenerationError: servers give no logits, and nothing is sent before the user sends it."""
         host = self.connection.remote.host
         raise GenerationError(f"{host} cannot tell what may come next before it is asked; a model on this machine can")
 
-    # What comes
+    # Responses
 
     def _stream(
         self, request: Request, options: Options, sent: int, begun: str = "", *, thinks: bool = False
     ) -> Deltas:
-        """The deltas of a request; where the server answers only once at a time, of one request for each completion."""
+        """The deltas of a request; a server that cannot return several completions gets one request for each."""
         started = perf_counter()
         stream = Stream(started, started, sent)
         rounds, names = 1 if self.dialect.several else options.n, read_names(options.tools)
@@ -260,14 +260,14 @@ class RemoteEngine:
             self.last_usage = self._sum_up(stream, options)
 
     def _nth(self, request: Request, place: int) -> Request:
-        """The request for one more completion: with a seed of its own, or it would say the same."""
+        """The request for the next completion, with the seed advanced, or it would be the same again."""
         for holder in (request.body, request.body.get("options"), request.body.get("parameters")):
             if place and isinstance(holder, dict) and "seed" in holder:
                 holder["seed"] += 1
         return request
 
     def _round(self, request: Request, stream: Stream, rows: list[Row]) -> Deltas:
-        """The deltas of one request, up to the mark of its end; RemoteError where that is missing."""
+        """The deltas of one request; RemoteError if its end mark is missing."""
         ended, quiet = False, 0
         stream.last, stream.written = perf_counter(), stream.counts.completion or 0
         with closing(self.connection.stream(request.path, request.body, self.dialect.kind)) as events:
@@ -275,7 +275,7 @@ class RemoteEngine:
                 if event is None:
                     quiet += 1
                     if ended or (quiet > PATIENCE and all(row.finish_reason for row in rows)):
-                        break  # a server that ends neither the stream nor the connection
+                        break  # this server closes neither the stream nor the connection
                     yield WAITING
                     continue
                 quiet = 0
@@ -302,10 +302,10 @@ class RemoteEngine:
             return list(self.dialect.parse(data))
         except RemoteError as error:
             said = str(error)
-        raise RemoteError(self.connection.without_key(said))  # the server may say anything, also in the one above
+        raise RemoteError(self.connection.without_key(said))  # outside `except`: the original error may contain the key
 
     def _tell(self, stream: Stream, row: Row, said: Said, arrived: float) -> Deltas:
-        """The deltas for what was said of one completion."""
+        """The deltas for one event of a completion."""
         text = said.text
         if row.channels and said.channel == "thinking" and not row.thinks:
             text, row.thinks = THINK[0] + text, True
@@ -322,7 +322,7 @@ class RemoteEngine:
         stream.latencies += [token.seconds for token in tokens[not row.tokens :]]
         row.tokens += len(tokens)
         parts = row.channels.add(text) if row.channels else []
-        # What may become a mark is held back; where no channels are told apart, all is text.
+        # Channels holds back text that may become a thinking mark; without channels, everything is text.
         whole: tuple[Channel, str] = (row.channels.current, "") if row.channels else ("text", text)
         *before, (channel, part) = parts or [whole]
         for other, told in before:
@@ -330,7 +330,7 @@ class RemoteEngine:
         yield Delta(part, row.index, tokens, timings=timings, channel=channel)
 
     def _tokens(self, said: Said, seconds: float) -> tuple[Token, ...]:
-        """The tokens of an event, which share its time; one, where the server does not tell them apart."""
+        """The tokens of an event, sharing its time; a single one if the server does not report tokens."""
         if not said.tokens:
             return (Token(self._number(said.text), said.text, None, (), seconds),)
         spelt = "".join(token.text for token in said.tokens) == said.text
@@ -347,7 +347,7 @@ class RemoteEngine:
         )
 
     def _end(self, stream: Stream, options: Options) -> Deltas:
-        """The last delta of each completion; the summary comes with the last."""
+        """The final delta of each completion; the very last one carries the usage."""
         for row in stream.rows:
             if row.channels:
                 held = row.channels.add(THINK[1]) if row.thinks else []
@@ -359,7 +359,7 @@ class RemoteEngine:
             yield Delta(index=row.index, finish_reason=row.finish_reason or "stop", usage=usage)
 
     def _sum_up(self, stream: Stream, options: Options) -> Usage:
-        """The summary: the server's counts where it tells them, else what came, and times by the clock here."""
+        """The usage: the server's counts, or else our own, and times by the local clock."""
         counts, latencies, place = stream.counts, stream.latencies, self.placement
         if counts.prompt and stream.sent > 256:
             self._bytes_per_token = min(16.0, max(1.0, stream.sent / counts.prompt))

@@ -1,7 +1,7 @@
-"""What can go wrong with a server that answers elsewhere."""
+"""Errors of remote servers."""
 
 from chatapp.generation.errors import GenerationError
 
 
 class RemoteError(GenerationError):
-    """A server that cannot be asked, refuses, or breaks off; what it had written by then stays."""
+    """A server cannot be reached, refuses, or breaks off; text received before stays."""

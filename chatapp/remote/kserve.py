@@ -1,4 +1,4 @@
-"""KServe's second protocol with its generate extension, as Triton speaks it: a text goes in, and goes on."""
+"""KServe's V2 protocol with the generate extension, as Triton speaks it; it only continues texts."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
@@ -21,47 +21,47 @@ class KServe(Dialect):
     limits = ("max_tokens", "stop", "seed")
     tells_logprobs = False
     ends_silently = True
-    """Its streams end with the connection's own mark: an answer that is cut off is told from a whole one by that."""
+    """HTTP's own end of the stream tells a whole answer from one that was cut off."""
 
     def list_models(self, connection: Connection) -> list[RemoteModel]:
-        """The models of the server, where it has an index of them."""
+        """The server's models, if it has an index of them."""
         rows = as_rows(connection.find("//v2/repository/index", {})) or ()
         ready = [text_in(row, "name") for row in rows if row.get("state") in (None, "", "READY")]
         return [RemoteModel(name, can_chat=False) for name in ready if name]
 
     def find_model(self, connection: Connection, name: str) -> RemoteModel:
-        """A model, of which the server tells nothing that matters here; Refused where it is not there."""
+        """A model; the server says nothing about it, but Refused is raised if it has no such model."""
         connection.ask(f"//v2/models/{quote(name, safe='')}")
         return RemoteModel(name, can_chat=False)
 
     # Requests
 
     def chat(self, model: str, messages: Sequence[Message], options: Options, begun: str) -> Request:
-        """Refused: the protocol has texts, and no messages."""
+        """Refused: the protocol has no messages."""
         raise GenerationError(
             "KServe's protocol goes on with texts, and has no messages: it cannot hold a conversation"
         )
 
     def complete(self, model: str, text: str, options: Options) -> Request:
-        """The request for what follows a text."""
+        """The request for a continuation."""
         body = {"text_input": text, "parameters": self.read_options(options) | {"stream": True}}
         return Request(f"//v2/models/{quote(model, safe='')}/generate_stream", body)
 
     def infill(self, model: str, prefix: str, suffix: str, options: Options) -> Request:
-        """Refused: the protocol has no gaps."""
+        """Refused: the protocol cannot fill gaps."""
         raise GenerationError("KServe's protocol cannot fill gaps; choose another model")
 
     # Events
 
     def parse(self, data: str) -> Iterator[Said]:
-        """What an event says; how it ended, where the server tells."""
+        """The content of an event."""
         event = parse_object(data)
         details = object_in(event, "details")
         rows = rows_in(details, "logprobs") or ()
         tokens = tuple(SaidToken(text_in(row, "text"), as_number(row.get("logprob"))) for row in rows)
         if (text := text_in(event, "text_output")) or tokens:
             yield Said(text, tokens=tokens)
-        if (told := event.get("usage")) and isinstance(told, str):  # of our exports: JSON
+        if (told := event.get("usage")) and isinstance(told, str):  # JSON, from models that chatapp exported
             usage = parse_object(told)
             yield Said(counts=Counts(count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")))
         if reason := details.get("finish_reason") or event.get("finish_reason"):

@@ -1,4 +1,4 @@
-"""Ollama's own protocol: lines of JSON, of which the last says that it is done."""
+"""Ollama's own protocol: lines of JSON, the last of which has `done`."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,7 +17,7 @@ KNOBS = {
     "repetition_penalty": "repeat_penalty",
 }
 MEASURED = "gptoss", "gpt_oss"
-"""What Ollama and chatapp call the family that can be told how much to think, and not whether."""
+"""Ollama's and chatapp's names of the family whose thinking has levels but cannot be switched off."""
 
 
 class Ollama(Dialect):
@@ -32,7 +32,7 @@ class Ollama(Dialect):
     seeds = 2**31
 
     def list_models(self, connection: Connection) -> list[RemoteModel]:
-        """The models of the server."""
+        """The server's models."""
         rows = rows_in(connection.ask("/api/tags"), "models")
         if rows is None:
             raise RemoteError(f"{connection.remote.host} lists no models; is it Ollama?")
@@ -40,7 +40,7 @@ class Ollama(Dialect):
         return [RemoteModel(name) for name in names if name]
 
     def find_model(self, connection: Connection, name: str) -> RemoteModel:
-        """What the server tells about a model."""
+        """What the server says about a model."""
         found = as_object(connection.ask("/api/show", {"model": name}))
         listed = found.get("capabilities")
         abilities = listed if isinstance(listed, list) else []
@@ -52,7 +52,7 @@ class Ollama(Dialect):
         return RemoteModel(
             name,
             chosen or next((length for length in lengths if length), 0),
-            # What lies beyond the bare prompt makes a model answer.
+            # A template beyond the bare prompt marks a chat model.
             can_chat="template" not in found or text_in(found, "template").strip() not in ("", "{{ .Prompt }}"),
             can_infill="insert" in abilities,
             thinking_choices=(EFFORTS if measured else (False, True)) if "thinking" in abilities else (),
@@ -71,7 +71,7 @@ class Ollama(Dialect):
         return body
 
     def chat(self, model: str, messages: Sequence[Message], options: Options, begun: str) -> Request:
-        """The request for an answer; one that has begun goes on where its template ends with the message."""
+        """The request for a reply; a final assistant message is continued if the model's template allows it."""
         body = self._body(model, options) | {"messages": describe_messages(messages, begun, parsed=True)}
         if options.tools:
             body["tools"] = read_tools(options.tools)
@@ -80,11 +80,11 @@ class Ollama(Dialect):
         return Request("/api/chat", body)
 
     def complete(self, model: str, text: str, options: Options) -> Request:
-        """The request for what follows a text, without any template."""
+        """The request for a continuation, without a template."""
         return Request("/api/generate", self._body(model, options) | {"prompt": text, "raw": True})
 
     def infill(self, model: str, prefix: str, suffix: str, options: Options) -> Request:
-        """The request for what stands between two texts."""
+        """The request to fill a gap."""
         if not suffix:
             raise GenerationError("Ollama fills gaps only where something stands behind them")
         return Request("/api/generate", self._body(model, options) | {"prompt": prefix, "suffix": suffix})
@@ -92,7 +92,7 @@ class Ollama(Dialect):
     # Events
 
     def parse(self, data: str) -> Iterator[Said]:
-        """What a line says."""
+        """The content of a line."""
         event = parse_object(data)
         part = object_in(event, "message") or event
         tokens = tuple(read_logprobs({"content": event.get("logprobs")}))

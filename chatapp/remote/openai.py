@@ -17,21 +17,21 @@ from chatapp.remote.reading import Json, as_number, count_in, object_in, parse_o
 STANDARD = {name: name for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty")}
 DONE = "[DONE]"
 LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length", "loaded_context_length")
-"""What servers call the length of a model's context, where they tell it with the model."""
+"""Names under which servers report a model's context length."""
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """A server that speaks the protocol, and what it knows besides."""
+    """A kind of server that speaks the protocol, and its extensions."""
 
     name: str
     knobs: Mapping[str, str] = field(default_factory=dict)
-    """Numbers beyond OpenAI's own, by their names in Options."""
+    """Numeric options beyond OpenAI's: name in Options -> its name."""
     going_on: Mapping[str, object] | None = None
-    """What lets an answer go on from a beginning; None where nothing does."""
+    """Fields that make it continue a begun answer; None if it cannot."""
     several: bool = True
     gaps: Literal["suffix", "infill", ""] = ""
-    """How gaps are filled."""
+    """How it fills gaps: by a `suffix`, by llama-server's /infill, or not at all."""
 
 
 PENALTY = {"repetition_penalty": "repetition_penalty", "top_k": "top_k", "min_p": "min_p"}
@@ -62,24 +62,24 @@ FLAVOURS = (
 
 
 def find_flavour(owner: str) -> Flavour:
-    """The flavour of a server that says of its models that they are owned by this one."""
+    """The flavour of a server whose models have this `owned_by`."""
     called = {"organization_owner": "lmstudio"}.get(owner.lower(), owner.lower())
     return next((one for one in FLAVOURS if one.name == called), FLAVOURS[0])
 
 
 class OpenAI(Dialect):
-    """One server that speaks OpenAI's protocol."""
+    """A server that speaks OpenAI's protocol."""
 
     limits = ("max_tokens", "stop", "seed", "logprobs", "logit_bias", "tools")
 
     def __init__(self, flavour: Flavour) -> None:
         self.flavour, self.name, self.several = flavour, flavour.name, flavour.several
         self.called, self.knobs = f"the server ({self.name})", {**STANDARD, **flavour.knobs}
-        if "top_k" not in flavour.knobs:  # a filter that the server does not have
+        if "top_k" not in flavour.knobs:  # 0 switches off what the server does not have
             self.defaults = Options(top_k=0)
 
     def list_models(self, connection: Connection) -> list[RemoteModel]:
-        """The models of the server."""
+        """The server's models."""
         rows = rows_in(connection.ask("/models"), "data")
         if rows is None:
             raise RemoteError(f"{connection.remote.host} lists no models; is this the address, with /v1 at its end?")
@@ -94,14 +94,14 @@ class OpenAI(Dialect):
             next((length for length in lengths if length), 0),
             can_chat=known is None or "chat" in known,
             can_infill=bool(self.flavour.gaps),
-            knows_tools=True,  # as far as it tells; it refuses them otherwise
+            knows_tools=True,  # the protocol does not say; a server without tools refuses the request
         )
 
     def find_model(self, connection: Connection, name: str) -> RemoteModel:
-        """What the server tells about a model; one that it does not list may be there all the same."""
+        """What the server says about a model, even one that it does not list."""
         known = {one.name: one for one in self.list_models(connection)}
         found = known.get(name) or RemoteModel(name, can_infill=bool(self.flavour.gaps), knows_tools=True)
-        if self.name == "llamacpp":  # how much of the context it was started with
+        if self.name == "llamacpp":  # the context length it was started with
             facts = connection.find("//props")
             started = count_in(facts, "default_generation_settings", "n_ctx")
             found = replace(found, context_length=started or found.context_length)
@@ -125,7 +125,7 @@ class OpenAI(Dialect):
         return body
 
     def chat(self, model: str, messages: Sequence[Message], options: Options, begun: str) -> Request:
-        """The request for an answer."""
+        """The request for a reply."""
         body = self._options(model, options, chat=True) | {"messages": describe_messages(messages, begun)}
         if begun:
             if self.flavour.going_on is None:
@@ -136,11 +136,11 @@ class OpenAI(Dialect):
         return Request("/chat/completions", body)
 
     def complete(self, model: str, text: str, options: Options) -> Request:
-        """The request for what follows a text."""
+        """The request for a continuation."""
         return Request("/completions", self._options(model, options, chat=False) | {"prompt": text})
 
     def infill(self, model: str, prefix: str, suffix: str, options: Options) -> Request:
-        """The request for what stands between two texts."""
+        """The request to fill a gap."""
         if self.flavour.gaps == "suffix":
             body = self._options(model, options, chat=False) | {"prompt": prefix, "suffix": suffix}
             return Request("/completions", body)
@@ -155,12 +155,12 @@ class OpenAI(Dialect):
     # Events
 
     def parse(self, data: str) -> Iterator[Said]:
-        """What an event says."""
+        """The content of an event."""
         if data.strip() == DONE:
             yield Said(is_last=True)
             return
         event = parse_object(data)
-        if "choices" not in event and "content" in event:  # of llama-server's /infill
+        if "choices" not in event and "content" in event:  # llama-server's /infill
             ended = event.get("stop") is True
             reason: FinishReason = "length" if event.get("stop_type") == "limit" else "stop"
             counts = Counts(count_in(event, "tokens_evaluated"), count_in(event, "tokens_predicted"))
@@ -203,14 +203,14 @@ class OpenAI(Dialect):
 
 
 def read_reason(reason: object) -> FinishReason:
-    """Why an answer has ended; RemoteError where that is no end."""
+    """Why an answer ended; RemoteError if it was broken off."""
     if reason in ("content_filter", "abort", "error", "cancelled"):
         raise RemoteError(f"the server ended the answer before it was whole ({reason})")
     return "length" if reason in ("length", "max_tokens") else "stop"
 
 
 def read_calls(message: Json) -> Iterator[CallPart]:
-    """The parts of calls in a message, or in a part of one; the arguments are text, or JSON itself."""
+    """The parts of tool calls in a message or delta; arguments may be a text or an object."""
     for row in rows_in(message, "tool_calls") or ():
         if isinstance(function := row.get("function"), dict):
             arguments = function.get("arguments")
@@ -219,7 +219,7 @@ def read_calls(message: Json) -> Iterator[CallPart]:
 
 
 def read_logprobs(found: object) -> Iterator[SaidToken]:
-    """The tokens of an event with their log-probabilities, in the form of chats or of completions."""
+    """The tokens of an event with log-probabilities, in the form of chats or of completions."""
     if not isinstance(found, dict):
         return
     if (rows := rows_in(found, "content")) is not None:

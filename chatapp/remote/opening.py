@@ -1,4 +1,4 @@
-"""Find out what a server speaks, and open a model of it."""
+"""Detects a server's protocol and opens one of its models."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +16,13 @@ from chatapp.remote.protocol import Dialect
 from chatapp.remote.reading import as_object, rows_in, text_in
 
 OTHERS = {"ollama": Ollama, "kserve": KServe}
-"""The dialects besides OpenAI's."""
+"""Dialects besides OpenAI's."""
 OLLAMA = "library"
-"""What Ollama calls the owner of its models."""
+"""The `owned_by` of Ollama's models."""
 
 
 def connect(home: Path, remote: Remote, key: str = "") -> tuple[Connection, Dialect]:
-    """A connection to a server, and how it is asked; the key is the one that is kept for it unless one is given."""
+    """A connection to a server and its dialect; `key` overrides the saved one."""
     check_online(remote)
     key = key or remotes.read_key(home, remote)
     connection = Connection(remote, key)
@@ -30,7 +30,7 @@ def connect(home: Path, remote: Remote, key: str = "") -> tuple[Connection, Dial
 
 
 def find_out(connection: Connection) -> tuple[Connection, Dialect]:
-    """The protocol of a server: where its models are listed tells."""
+    """Detect a server's protocol by the path at which it lists models."""
     remote, only = connection.remote, connection.remote.protocol
     tails = ("",) if remote.url.endswith(("/v1", "/v3")) else ("/v1", "/v3", "")
     for tail in tails:
@@ -56,7 +56,7 @@ def find_out(connection: Connection) -> tuple[Connection, Dialect]:
 
 
 def open_remote(home: Path, model: str, server: str) -> tuple[RemoteEngine, str]:
-    """A model of a server, or its usual one, and its full name; RemoteError or Offline tell why not."""
+    """Open a server's model (empty: its default); returns the engine and the full name."""
     start = perf_counter()
     remote = remotes.find(home, server)
     connection, dialect = connect(home, remote)
@@ -68,7 +68,7 @@ def open_remote(home: Path, model: str, server: str) -> tuple[RemoteEngine, str]
 
 
 def look_at(home: Path, remote: Remote, key: str = "") -> Remote:
-    """The same server with its protocol and models, as it tells them itself."""
+    """The server with its detected protocol and its list of models."""
     connection, dialect = connect(home, remote, key)
     models = tuple(one.name for one in dialect.list_models(connection))
     protocol = dialect.name if dialect.name in OTHERS else "openai"

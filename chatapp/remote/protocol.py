@@ -1,4 +1,4 @@
-"""What the engine needs of a protocol: requests from messages and options, what events say, and what is refused."""
+"""What the engine needs of a server's protocol: how to build requests and parse events."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -14,12 +14,12 @@ from chatapp.remote.reading import Json
 Limit = Literal["max_tokens", "stop", "seed", "n", "logprobs", "logit_bias", "tools"]
 
 ALWAYS_SENT = ("temperature", "top_k", "top_p", "min_p")
-"""Options that servers have defaults of their own for."""
+"""Options for which servers have their own defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaidToken:
-    """A token, where a server tells them one by one."""
+    """A token, if the server reports tokens."""
 
     text: str
     logprob: float | None = None
@@ -28,18 +28,18 @@ class SaidToken:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a server has counted; None where it tells nothing."""
+    """The server's own counts; None for what it does not report."""
 
     prompt: int | None = None
     completion: int | None = None
     cached: int | None = None
     prefill: float | None = None
-    """Seconds, by the server's own clock."""
+    """Seconds by the server's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What an event says of one of the completions."""
+    """What one event says about one completion."""
 
     text: str = ""
     index: int = 0
@@ -49,12 +49,12 @@ class Said:
     finish_reason: FinishReason | None = None
     counts: Counts | None = None
     is_last: bool = False
-    """Whether it is the mark that ends the stream."""
+    """Whether it marks the end of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is sent for one stream."""
+    """The request for one stream."""
 
     path: str
     body: Json
@@ -62,11 +62,11 @@ class Request:
 
 @dataclass(frozen=True)
 class RemoteModel:
-    """A model of a server, as far as that tells about it."""
+    """A model as its server describes it."""
 
     name: str
     context_length: int = 0
-    """0: the server does not tell."""
+    """In tokens; 0 if the server does not say."""
     can_chat: bool = True
     can_infill: bool = False
     thinking_choices: tuple[Think, ...] = ()
@@ -74,28 +74,28 @@ class RemoteModel:
 
 
 class Dialect(Protocol):
-    """How one kind of server is asked."""
+    """The protocol of one kind of server."""
 
     name: str
     kind: Literal["events", "lines"] = "events"
     several: bool = False
-    """Whether one request may ask for several completions."""
+    """Whether one request can ask for several completions."""
     tells_logprobs: bool = True
-    """Whether it tells how likely the tokens of a text are that it goes on with."""
+    """Whether it reports log-probabilities."""
     ends_silently: bool = False
-    """Whether a stream has no mark of its end."""
+    """Whether its streams have no end mark."""
     defaults: Options = Options()
-    """The options to start from."""
+    """Options before the user's choices."""
     called: str
-    """What the user is told that it is."""
+    """Its name in messages to the user."""
     knobs: Mapping[str, str]
-    """Numbers that it knows, by their names in Options."""
+    """Numeric options that it takes: name in Options -> its name."""
     limits: Sequence[Limit]
-    """Other options that it knows."""
+    """Other options that it takes."""
     max_tokens: str = "max_tokens"
-    """Its name for that."""
+    """Its name for max_tokens."""
     seeds: int = 2**63
-    """How many it knows: most servers read them as signed numbers."""
+    """How many seeds it takes: most servers read them as signed integers."""
 
     def list_models(self, connection: Connection) -> list[RemoteModel]: ...
     def find_model(self, connection: Connection, name: str) -> RemoteModel: ...
@@ -105,9 +105,9 @@ class Dialect(Protocol):
     def parse(self, data: str) -> Iterator[Said]: ...
 
     def read_options(self, options: Options) -> Json:
-        """The options by the server's names; OptionError names the first that it does not know.
+        """The options under the server's names; OptionError names the first one it does not take.
 
-        Numbers that do nothing are sent only where the server might do something otherwise.
+        Neutral values are sent only if the server's own default might not be neutral.
         """
         usual = Options()
         body: Json = {}
@@ -132,16 +132,16 @@ class Dialect(Protocol):
 
 
 def describe_messages(messages: Sequence[Message], begun: str = "", *, parsed: bool = False) -> list[Json]:
-    """The messages; of those of the model without what it thought, and with what its answer has `begun` with.
+    """Messages as JSON, those of the model without thinking; `begun` is the start of its next reply.
 
-    The arguments of calls are texts, or `parsed`; what answers one has its number, and there its name.
+    `parsed` (Ollama): arguments of calls are objects instead of texts, and results name the tool instead of the call.
     """
     told = [describe_message(one, parsed=parsed) for one in messages]
     return [*told, {"role": "assistant", "content": begun}] if begun else told
 
 
 def describe_message(message: Message, *, parsed: bool) -> Json:
-    """A message."""
+    """A message as JSON."""
     text = split(message.text).answer if message.role == "assistant" else message.text
     told: Json = {"role": message.role, "content": text}
     if message.calls:

@@ -1,4 +1,4 @@
-"""The releases of chatapp at an address that its user names: which is the newest."""
+"""Finds the newest release of chatapp at an address the user gives."""
 
 import re
 from urllib.parse import urlsplit
@@ -8,18 +8,18 @@ from chatapp.text.printable import printable
 from model_store.hub import web
 
 PATIENCE = 20.0
-"""Seconds without a byte, after which it is given up."""
+"""Seconds without a byte before giving up."""
 MOST = 100_000
-"""Bytes of a list of checksums."""
+"""Maximum bytes of a checksum list."""
 VERSION = re.compile(r"^[0-9a-f]{64} [ *]chatapp[-_](\d+\.\d+\.\d+)[-_]", re.MULTILINE)
 
 
 class NoReleases(UserError):
-    """There is nothing to be learned of releases at an address."""
+    """No release could be found at the address."""
 
 
 def find_newest(address: str) -> str:
-    """The newest version that SHA256SUMS names there; raises NoReleases where none is to be had."""
+    """The newest version named in the SHA256SUMS at the address."""
     there = urlsplit(address)
     if there.scheme != "https" and not (there.scheme == "http" and web.is_loopback(there.hostname or "")):
         raise NoReleases(f"releases are asked for over https, and {printable(address)!r} is no such address")
@@ -38,5 +38,5 @@ def find_newest(address: str) -> str:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A version as numbers, which compare as versions do."""
+    """A version as numbers that can be compared."""
     return tuple(int(part) for part in version.split("."))

@@ -1,4 +1,4 @@
-"""The servers that the user gave names to, in remotes.toml; their keys are elsewhere: in files, or the environment."""
+"""The saved servers in remotes.toml; their keys are in files of their own, or in the environment."""
 
 import os
 import re
@@ -14,14 +14,14 @@ from chatapp.text.files import write_whole
 
 PROTOCOLS = ("openai", "ollama", "kserve")
 KEY = "CHATAPP_REMOTE_KEY"
-"""The variable with the key for a server that is given by its address."""
+"""The environment variable with the key for a server given by its URL."""
 KEY_FORM = re.compile(r"[\x21-\x7e]{1,4096}")
 LINES = {"url": "", "protocol": "", "models": (), "key_variable": "", "context": 0}
-"""What a server's table may have, and what is left out of it."""
+"""The lines of a server's table, with the defaults, which are not written."""
 
 
 def read(home: Path) -> dict[str, Remote]:
-    """The servers by name; RemoteError tells what is wrong with the file."""
+    """The servers by name; RemoteError says what is wrong with the file."""
     path = home / "remotes.toml"
     found = toml_files.read(path, "servers", RemoteError)
     return {name: _check(path, name, table) for name, table in found.items()}
@@ -45,7 +45,7 @@ def _check(path: Path, name: str, table: object) -> Remote:
 
 
 def find(home: Path, server: str) -> Remote:
-    """The server of this name, or at this address."""
+    """The server of this name or URL."""
     if "://" in server:
         url = parse_url(server)
         return Remote(url, url, key_variable=KEY)
@@ -57,7 +57,7 @@ def find(home: Path, server: str) -> Remote:
 
 
 def add(home: Path, remote: Remote, key: str = "") -> None:
-    """Keep a server under its name, in the place of one that had it; and its key, in a file for its user's eyes."""
+    """Save a server, replacing one of the same name, and its key in a private file."""
     if not NAME.fullmatch(remote.name):
         raise RemoteError(f"{remote.name!r} cannot be a name: use up to 40 letters, digits, dots, - and _")
     known = read(home) | {remote.name: remote}
@@ -66,13 +66,13 @@ def add(home: Path, remote: Remote, key: str = "") -> None:
         home.mkdir(parents=True, exist_ok=True)
         path = key_file(home, remote.name)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        path.unlink(missing_ok=True)  # a file that was open to others would stay so
+        path.unlink(missing_ok=True)  # an existing file would keep its mode
         write_whole(path, key, mode=0o600)
     _write(home, known)
 
 
 def remove(home: Path, name: str) -> None:
-    """Forget a server, and its key."""
+    """Remove a server and its key."""
     known = read(home)
     if find(home, name).name not in known:
         raise RemoteError(f"{name} is no server that was added; chatapp remote list names those")
@@ -95,12 +95,12 @@ def _write(home: Path, known: dict[str, Remote]) -> None:
 
 
 def key_file(home: Path, name: str) -> Path:
-    """Where the key of a server is kept."""
+    """The file of a server's key."""
     return home / "keys" / name
 
 
 def read_key(home: Path, remote: Remote) -> str:
-    """The key of a server, from its variable or its file; nothing where there is none."""
+    """A server's key from its variable or its file; empty if it has none."""
     if remote.key_variable:
         key = os.environ.get(remote.key_variable, "").strip()
         if not key and remote.key_variable != KEY:

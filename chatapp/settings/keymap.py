@@ -1,4 +1,4 @@
-"""The user's own keys: `keys.toml` binds any action by its id, and switches the vim-like keys on."""
+"""The user's keys: `keys.toml` binds actions by their ids, and turns on vim keys."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,25 +14,25 @@ from chatapp.settings.settings import SettingsError
 
 @dataclass(frozen=True)
 class Action:
-    """Something that a key does."""
+    """An action that can be bound to keys."""
 
     id: str
-    """Such as `chat.stop`."""
+    """For example `chat.stop`."""
     keys: tuple[str, ...]
-    """The keys it has unless its user chose others."""
+    """Its default keys."""
     where: str
-    """The widget or screen it belongs to: no two actions of one can have the same key."""
+    """The widget or screen it belongs to; a key can have only one action there."""
 
 
 @dataclass(frozen=True)
 class Keymap:
-    """The keys that the user chose, as far as they can be used."""
+    """The user's keys, as far as they are valid."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
-    """By the ids of actions, the keys that do them instead, with commas between: what `App.set_keymap` takes."""
+    """By action id, its keys separated by commas, as `App.set_keymap` takes them."""
     vim: bool = False
     complaints: tuple[str, ...] = ()
-    """The complaints about what cannot be used, each for the user."""
+    """One message for each invalid entry."""
 
 
 class _Unusable(Exception):
@@ -40,7 +40,7 @@ class _Unusable(Exception):
 
 
 def read(path: Path, actions: Iterable[Action]) -> Keymap:
-    """The user's keys; what is wrong in the file is told and left out."""
+    """Read the user's keys; invalid entries are left out and reported in `complaints`."""
     try:
         entries = toml_files.read(path, "keys", SettingsError)
     except SettingsError as error:
@@ -67,7 +67,7 @@ def read(path: Path, actions: Iterable[Action]) -> Keymap:
 
 
 def _flat(entries: Mapping[str, object], before: str = "") -> Iterator[tuple[str, object]]:
-    """Each entry with its whole name: `chat.stop = ...` and `[chat]` are tables to TOML."""
+    """The entries with their full ids: TOML reads `chat.stop = ...` and `[chat]` as tables."""
     for name, value in entries.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{name}.")
@@ -76,7 +76,7 @@ def _flat(entries: Mapping[str, object], before: str = "") -> Iterator[tuple[str
 
 
 def _keys(value: object) -> list[str]:
-    """The keys in an entry: a text, perhaps with commas, or a list of texts."""
+    """The keys of an entry: a text, perhaps with commas, or a list of texts."""
     texts = value if isinstance(value, list) else [value]
     if isinstance(value, str) and value != ",":
         texts = value.split(",")
@@ -87,7 +87,7 @@ def _keys(value: object) -> list[str]:
 
 
 def _clashes(chosen: Mapping[str, str], known: Mapping[str, Action]) -> Iterator[tuple[str, str]]:
-    """The choices that take the key of another action where both could be meant, and how to say so."""
+    """Chosen keys that another action already has in the same place, each with a complaint."""
     taken: dict[tuple[str, str], str] = {}
     for name, action in known.items():
         for one in () if name in chosen else action.keys:
@@ -104,12 +104,12 @@ def _clashes(chosen: Mapping[str, str], known: Mapping[str, Action]) -> Iterator
 
 
 def _meet(one: str, other: str) -> bool:
-    """Whether the places of two ids are there at once: the app's is everywhere, the conversation's where one types."""
+    """Whether two ids can be active at once: the app's always are, and the chat's while the prompt is."""
     places = {one.partition(".")[0], other.partition(".")[0]}
     return len(places) > 1 and ("app" in places or ("chat" in places and not places.isdisjoint({"prompt", "notebook"})))
 
 
-# What keys are called
+# Names of keys
 
 MODIFIERS = ("ctrl", "alt", "shift", "super", "meta", "hyper")
 NAMED = (
@@ -130,15 +130,15 @@ ALSO = {
     "cmd": "super",
     "command": "super",
 }
-"""Other names of keys that people write."""
+"""Other names that people write."""
 SAME = {"ctrl+i": "tab", "ctrl+m": "enter", "ctrl+left_square_bracket": "escape", "ctrl+h": "backspace"}
-"""Keys that arrive from a terminal as another."""
+"""Keys that terminals send as another key."""
 
 
 def key(text: str) -> str:
-    """A key as Textual calls it."""
+    """A key by Textual's name."""
     before, _, last = text.rpartition("+")
-    name = last.strip() or ("+" if "+" in text else " ")  # the key + itself ends with nothing behind its plus
+    name = last.strip() or ("+" if "+" in text else " ")  # the key + itself has an empty last part
     modifiers = [ALSO.get(one.strip().lower(), one.strip().lower()) for one in before.split("+") if one.strip()]
     name = name if len(name) == 1 else ALSO.get(name.lower(), name.lower())
     for modifier in modifiers:
@@ -155,7 +155,7 @@ def key(text: str) -> str:
 
 
 def _named(name: str, text: str) -> str:
-    """Textual's name of a key without its modifiers."""
+    """Textual's name of a key without modifiers."""
     if name == " ":
         return "space"
     if name in NAMED or (len(name) == 1 and name.isalnum()):

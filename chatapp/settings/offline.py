@@ -1,4 +1,4 @@
-"""Offline means offline: whatever asks for another machine is refused, whichever library it is in."""
+"""Offline mode: connections to other machines are refused, whichever library attempts them."""
 
 import os
 import sys
@@ -11,28 +11,28 @@ EVENTS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socke
 
 
 class Offline(UserError):
-    """The network was asked for, and must not be used."""
+    """The network was needed, but is forbidden."""
 
 
 def wanted() -> bool:
-    """Whether the user has said so by the environment."""
+    """Whether the environment asks for offline mode."""
     return os.environ.get(VARIABLE, "").lower() not in ("", "0", "false", "no", "off")
 
 
 def enforce() -> None:
-    """Refuse the network in this process, for good, and in those that it starts."""
+    """Refuse the network in this process, and in the processes it starts."""
     os.environ[VARIABLE] = "1"
     sys.addaudithook(refuse)
 
 
 def require_network(command: str) -> None:
-    """Raise Offline where a command that needs the network must not use it."""
+    """Raise Offline for a command that needs the network, if offline mode is on."""
     if wanted():
         raise Offline(f"{command} needs the network, and --offline or {VARIABLE} forbids it")
 
 
 def refuse(event: str, details: tuple[Any, ...]) -> None:  # Any: each event has its own
-    """Raise Offline for an event that reaches for another machine."""
+    """An audit hook that raises Offline for an event that would reach another machine."""
     if event not in EVENTS:
         return
     target = details[0] if event in ("socket.getaddrinfo", "socket.gethostbyname") else details[1]
@@ -45,7 +45,7 @@ def refuse(event: str, details: tuple[Any, ...]) -> None:  # Any: each event has
 
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine."""
-    import ipaddress  # here, because every command imports this module
+    import ipaddress  # late, because every command imports this module
 
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,4 +1,4 @@
-"""Sampling options under a name: those that come along, and the user's own in one TOML file."""
+"""Named sampling options: the built-in presets, and the user's own in a TOML file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -13,28 +13,28 @@ from chatapp.text.files import write_whole
 
 LONGEST_NAME = 30
 NOT_IN_PRESETS = frozenset({"n", "logprobs", "think"})
-"""How many replies there are, and what is told of them, is not how they are sampled."""
+"""Options that say how many replies there are or what is reported, not how they are sampled."""
 
 
 class PresetError(InputError):
-    """A preset that cannot be used, or the file of them."""
+    """A preset, or the file of presets, is invalid."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Options that differ from the model's defaults, by name."""
+    """Named options; the rest are the model's defaults."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)  # Any: what Options takes
     about: str = ""
-    """The use it is for; empty for the user's own."""
+    """What it is for; empty for the user's own."""
 
     @property
     def built_in(self) -> bool:
         return bool(self.about)
 
     def over(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
-        """The options to choose where `chosen` are: no sampling but its own; seed, length and the like as they were."""
+        """These options over the chosen ones: sampling options are replaced, others such as the seed stay."""
         return {name: value for name, value in chosen.items() if name not in KNOBS} | dict(self.options)
 
 
@@ -65,7 +65,7 @@ BUILT_IN = (
 
 
 def read(path: Path) -> dict[str, Preset]:
-    """Read all presets, by name: the built-in ones, then those in the file; the user's own hides a built-in one."""
+    """All presets by name; the user's own hide built-in ones of the same name."""
     return {preset.name: preset for preset in BUILT_IN} | read_own(path)
 
 
@@ -81,7 +81,7 @@ def _read_tables(path: Path, found: Mapping[str, object]) -> dict[str, Preset]:
 
 
 def find(path: Path, name: str) -> Preset:
-    """Find the preset called `name`."""
+    """The preset of this name; PresetError suggests the nearest."""
     known = read(path)
     if name in known:
         return known[name]
@@ -90,14 +90,14 @@ def find(path: Path, name: str) -> Preset:
 
 
 def save(path: Path, name: str, options: Mapping[str, Any]) -> Preset:
-    """Keep options under a name, in the place of what the user kept under it before."""
+    """Save options as a preset, replacing the user's preset of that name."""
     preset = check_preset(_name(name), {key: value for key, value in options.items() if key not in NOT_IN_PRESETS})
     _write(path, read_own(path) | {preset.name: preset})
     return preset
 
 
 def rename(path: Path, old: str, new: str) -> None:
-    """Give one of the user's presets another name."""
+    """Rename one of the user's presets."""
     presets, new = read_own(path), _name(new)
     refuse_built_in(presets, old)
     if new != old and new in read(path):
@@ -106,7 +106,7 @@ def rename(path: Path, old: str, new: str) -> None:
 
 
 def delete(path: Path, name: str) -> None:
-    """Forget one of the user's presets; a built-in one that it hid is back."""
+    """Delete one of the user's presets; a built-in one it hid is visible again."""
     presets = read_own(path)
     refuse_built_in(presets, name)
     del presets[name]
@@ -114,7 +114,7 @@ def delete(path: Path, name: str) -> None:
 
 
 def refuse_built_in(presets: Mapping[str, Preset], name: str) -> None:
-    """Refuse to change a preset that is not the user's."""
+    """Raise PresetError if a preset is not the user's own."""
     if name not in presets:
         built_in = any(preset.name == name for preset in BUILT_IN)
         what = f"the preset {name!r} is built in and stays" if built_in else f"there is no preset {name!r}"
@@ -129,7 +129,7 @@ def _name(name: str) -> str:
 
 
 def check_preset(name: str, options: Mapping[str, Any]) -> Preset:
-    """A preset of these options, checked."""
+    """A preset of these options; PresetError if one is unknown or invalid."""
     known = [field.name for field in fields(Options) if field.name not in NOT_IN_PRESETS]
     for option in options:
         if option not in known:
@@ -143,7 +143,7 @@ def check_preset(name: str, options: Mapping[str, Any]) -> Preset:
 
 
 def read_preset(path: Path, name: str, options: object) -> Preset:
-    """Read a preset of a file."""
+    """A preset from its TOML table."""
     try:
         if not isinstance(options, dict):
             raise PresetError(f"{name!r} is no preset; options belong below a line such as [my-preset]")
@@ -175,7 +175,7 @@ def _write(path: Path, presets: Mapping[str, Preset]) -> None:
 
 
 def _check_readable(path: Path, text: str) -> None:
-    """Refuse a text that could not be read again: every preset in the file would be lost with it."""
+    """Refuse a text that could not be read back: all presets in the file would be lost."""
     if len(text.encode()) > toml_files.LARGEST:
         raise PresetError(f"cannot write the presets to {path}: they have more than 1 MB; delete one, or save less")
     try:

@@ -1,4 +1,4 @@
-"""The server that a user runs, told to this user's other programs in a file of the home that only they can read."""
+"""How the user's other programs find a running server: a file in the home folder that only they can read."""
 
 import hashlib
 import hmac
@@ -16,41 +16,41 @@ from chatapp.text.files import write_whole
 
 NAME = "server.json"
 LARGEST = 4096
-"""Bytes of the file."""
+"""Maximum bytes of the file."""
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server of this user and version, on this machine."""
+    """A running server of this user and version on this machine."""
 
     port: int
     token: str
-    """Shows that one can read the file; never sent before the server has shown that it can."""
+    """Proves that its owner can read the file; sent only after the server has proved the same."""
     pid: int
     backend: str = ""
     device: str = ""
     precision: str = ""
-    """Where its models run, if that was said when it was started."""
+    """Backend, device and precision of its models, if given at its start."""
     version: str = __version__
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Backend, device and precision, as far as they were said."""
+        """Backend, device and precision; each may be empty."""
         return self.backend, self.device, self.precision
 
     def prove(self, nonce: str) -> str:
-        """What only who knows the token can answer to a nonce."""
+        """The answer to a nonce that only a holder of the token can compute."""
         return hmac.new(self.token.encode(), f"chatapp server {nonce}".encode(), hashlib.sha256).hexdigest()
 
     def tell(self, home: Path) -> None:
         """Write the file."""
         home.mkdir(parents=True, exist_ok=True)
         path = home / NAME
-        path.unlink(missing_ok=True)  # its mode might be another
+        path.unlink(missing_ok=True)  # an existing file would keep its mode
         write_whole(path, json.dumps(asdict(self)), mode=0o600)
 
     def forget(self, home: Path, before: "RunningServer | None" = None) -> None:
-        """Delete the file, unless another server has written it by now; the one `before` is told again if it runs."""
+        """Delete the file unless another server has written it; restore the one `before` if it still runs."""
         if read(home) == self:
             with suppress(OSError):
                 (home / NAME).unlink()
@@ -59,12 +59,12 @@ class RunningServer:
 
 
 def announce(port: int, backend: str | None, device: str | None, precision: str | None) -> RunningServer:
-    """A server of this process, with a token of its own."""
+    """The entry of a server in this process, with a new token."""
     return RunningServer(port, secrets.token_urlsafe(32), os.getpid(), backend or "", device or "", precision or "")
 
 
 def read(home: Path) -> RunningServer | None:
-    """The server that runs, as far as its file says: of this user and version, and with a process; else None."""
+    """The running server that the file names; None if the file is invalid or its process has ended."""
     try:
         descriptor = os.open(home / NAME, os.O_RDONLY)
     except OSError:

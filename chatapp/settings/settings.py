@@ -1,4 +1,4 @@
-"""Where things live on this machine, and what the user chose."""
+"""The user's settings, and where chatapp and other programs keep their files."""
 
 import os
 import re
@@ -15,46 +15,46 @@ from backends.suggest import suggest
 from chatapp.settings import toml_files
 from chatapp.text.files import write_whole
 
-if TYPE_CHECKING:  # the help needs the settings, and no store
+if TYPE_CHECKING:  # `chatapp --help` reads settings, but must not import the store
     from collections.abc import Mapping
 
     from chatapp.settings.tool_servers import ToolServer
     from model_store import Places
 
 OBJECTIVES = ("chat", "completion", "throughput", "battery")
-"""The objectives for which a placement can be the best."""
+"""What a placement can be optimised for."""
 
 
 class SettingsError(UserError):
-    """The settings cannot be read."""
+    """The settings cannot be read or written."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a user."""
+    """The user's settings."""
 
     model: str = "builtin"
     theme: str = ""
-    """The name of the colours; nothing: midnight, and in a window what the system wears."""
+    """Empty: midnight; in a window, what the system's appearance suggests."""
     backend: str = ""
-    """Where models run; nothing: where they run best."""
+    """Empty: the fastest one for each model."""
     objective: str = "chat"
     history: bool = True
-    """Whether conversations are kept."""
+    """Whether conversations are saved."""
     suspend: bool = True
-    """Whether Ctrl+Z with nothing typed and nothing to undo suspends the screen, to the shell."""
+    """Whether Ctrl+Z suspends the screen when there is nothing typed and nothing to undo."""
     completion_stats: bool = False
-    """Whether it is kept what became of offers in editors: how many were shown and taken, how quick they were."""
+    """Whether to record how many completions were shown and accepted in editors, and their latency."""
     completion_adaptive: bool = False
-    """Whether the probability from which an offer is shown follows that."""
+    """Whether the threshold for showing a completion follows those records."""
     stores: tuple[str, ...] = ()
-    """Folders with models, beside the usual one; the first that can be written to gets what is new."""
+    """More folders with models; new models go to the first one that is writable."""
     mcp: "Mapping[str, ToolServer]" = field(default_factory=dict)
-    """Servers of tools, by name."""
+    """Tool servers by name."""
 
 
 def home() -> Path:
-    """The folder that holds everything chatapp keeps: CHATAPP_HOME, else the platform's data folder."""
+    """The folder for all of chatapp's files: CHATAPP_HOME, or the platform's data folder."""
     chosen = os.environ.get("CHATAPP_HOME")
     try:
         if chosen:
@@ -67,12 +67,12 @@ def home() -> Path:
         raise SettingsError(
             f"runtimes open nothing in {found}, whose path is not UTF-8; set CHATAPP_HOME to another folder"
         ) from error
-    except RuntimeError as error:  # neither a variable nor the system's list of users has a folder
+    except RuntimeError as error:  # neither HOME nor the user database has a home folder
         raise SettingsError("this user has no home folder; set HOME, or CHATAPP_HOME to a whole path") from error
 
 
 def user_folder() -> Path:
-    """The folder of the user, where other programs have their settings."""
+    """The user's home folder, where other programs keep their settings."""
     try:
         return Path.home()
     except RuntimeError as error:
@@ -80,11 +80,11 @@ def user_folder() -> Path:
 
 
 def places() -> "Places":
-    """Where other applications keep models: as their own variables say, else where they do by themselves."""
+    """Where other programs keep models: by their environment variables, or their defaults."""
     from model_store import Places
 
     hub = Path(os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
-    expand = os.path.expanduser  # which lets ~ be where there is no home folder, and nothing is found below that
+    expand = os.path.expanduser  # unlike Path.expanduser, it does not raise if there is no home folder
     return Places(
         hub_cache=Path(expand(os.environ.get("HF_HUB_CACHE") or hub / "hub")),
         ollama=Path(expand(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models")),
@@ -93,7 +93,7 @@ def places() -> "Places":
 
 
 def read(path: Path) -> Settings:
-    """The settings in a TOML file, and in the environment; the defaults where nothing was set."""
+    """The settings from a TOML file and the environment, with defaults for the rest."""
     found = toml_files.read(path, "settings", SettingsError)
     known = [one.name for one in fields(Settings)]
     for name, value in found.items():
@@ -127,18 +127,18 @@ def read(path: Path) -> Settings:
 
 
 def choose_theme(path: Path, name: str) -> None:
-    """Write the theme into the user's settings, and leave every other line of theirs as it is."""
+    """Set the theme in the settings file without changing any other line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = toml_files.read_text(path) if path.exists() else ""
         write_whole(path, _with_theme(path, text, name))
     except (OSError, ValueError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or error  # without the name of a temporary file
+        reason = (isinstance(error, OSError) and error.strerror) or error  # strerror omits the temporary file's name
         raise SettingsError(f"cannot write the theme into {path}: {reason}; it lasts until you leave") from error
 
 
 def _with_theme(path: Path, text: str, name: str) -> str:
-    """The settings with another theme: in the line that has it, else in one more before the first table."""
+    """The settings with another theme: in its existing line, or in a new line before the first table."""
     wanted, line = toml_files.parse(text) | {"theme": name}, toml_files.write_lines({"theme": name})[0]
     places = re.finditer(r"""(?m)^[ \t]*(["']?)theme\1[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*'|[^\s#]+)""", text)
     news = [text[: place.start()] + line + text[place.end() :] for place in places]
@@ -147,7 +147,7 @@ def _with_theme(path: Path, text: str, name: str) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     news.append(head + (end if head and not head.endswith("\n") else "") + line + end + tail)
     for new in news:
-        with suppress(ValueError):  # a line that only looks so, within a longer text
+        with suppress(ValueError):  # the match may lie within a multi-line string
             if toml_files.parse(new) == wanted:
                 return new
     raise SettingsError(f"cannot find the place for the theme in {path}; write {line} there")

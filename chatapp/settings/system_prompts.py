@@ -1,4 +1,4 @@
-"""System prompts under a name: those that come along, and text files in a folder, which people edit as they like."""
+"""Named system prompts: the built-in ones, and the user's text files in a folder."""
 
 import os
 import re
@@ -11,9 +11,9 @@ from chatapp.text.files import write_whole
 
 ENDING = ".md"
 LIMIT = 1 << 18
-"""Bytes that a system prompt can have."""
+"""Maximum bytes of a system prompt."""
 NAME = re.compile(r"[^\W_](?:[\w .+-]{0,48}[\w+-])?")
-"""Letters, digits and a few marks: no name that a system takes for another folder, a stream or a hidden file."""
+"""Letters, digits and a few marks, so that a name is never another folder, a stream or a hidden file."""
 
 BUILT_IN = {
     "concise": "Answer in as few words as the question allows. No introduction, no summary, no apology. "
@@ -31,20 +31,20 @@ BUILT_IN = {
 
 
 class SystemPromptError(InputError):
-    """A system prompt that cannot be read or kept."""
+    """A system prompt cannot be read or saved."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A name in the library."""
+    """A prompt of the library."""
 
     name: str
     built_in: bool
-    """It came along, and no file of the user hides it."""
+    """Whether it is built in and not hidden by a file of the user."""
 
 
 def entries(folder: Path) -> list[Entry]:
-    """The entries of the library, by name; a user's file hides the built-in prompt of its name."""
+    """The library by name; a user's file hides the built-in prompt of the same name."""
     try:
         files = {file.removesuffix(ENDING) for file in os.listdir(folder) if file.endswith(ENDING)}
     except (FileNotFoundError, NotADirectoryError):
@@ -56,7 +56,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def read(folder: Path, name: str) -> str:
-    """The system prompt called `name`, without the white space around it."""
+    """The system prompt of this name, without surrounding white space."""
     path = _path(folder, name)
     try:
         with path.open("rb") as file:
@@ -77,7 +77,7 @@ def read(folder: Path, name: str) -> str:
 
 
 def save(folder: Path, name: str, text: str) -> str:
-    """Keep a text under a name, in the place of what was kept under it; the name as it was written."""
+    """Save a system prompt, replacing one of the same name; returns the normalised name."""
     name = " ".join(name.split())
     path, text = _path(folder, name), text.strip()
     if not text:
@@ -94,7 +94,7 @@ def save(folder: Path, name: str, text: str) -> str:
 
 
 def delete(folder: Path, name: str) -> None:
-    """Delete the user's file of this name; a built-in prompt that it hid is back."""
+    """Delete the user's prompt of this name; a built-in one it hid is visible again."""
     path = _path(folder, name)
     try:
         path.unlink()
@@ -109,7 +109,7 @@ def delete(folder: Path, name: str) -> None:
 
 
 def resolve(folder: Path, text: str) -> str:
-    """Look up a system prompt: `@NAME` is the prompt of that name, anything else the prompt itself."""
+    """`@NAME` gives the saved prompt of that name, any other text itself."""
     return read(folder, text[1:]) if text.startswith("@") else text
 
 

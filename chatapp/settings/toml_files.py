@@ -1,4 +1,4 @@
-"""Read TOML that a user wrote, or anybody else, and write values as it has them."""
+"""Reads TOML that anybody may have written, and writes values as TOML."""
 
 import errno
 import json
@@ -10,14 +10,14 @@ from typing import Any
 from backends.errors import UserError
 
 LARGEST = 1 << 20
-"""Bytes of a file."""
+"""Maximum bytes of a file."""
 
 DEEPEST = 20
-"""Tables and lists in each other: what is deeper can be read, but neither shown nor walked through."""
+"""Maximum nesting: anything deeper could be read, but not shown or walked through."""
 
 
 def read(path: Path, what: str, error_type: type[UserError]) -> dict[str, Any]:
-    """Read what a file holds, nothing where there is none."""
+    """The content of a TOML file; empty if there is none. `what` names it in errors."""
     try:
         return parse(read_text(path).replace("\r\n", "\n"))
     except (FileNotFoundError, NotADirectoryError):
@@ -28,7 +28,7 @@ def read(path: Path, what: str, error_type: type[UserError]) -> dict[str, Any]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, which is no device and of no more bytes than a user would write."""
+    """The text of a regular file of limited size."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is a device, a pipe or a folder, and no file")
     with path.open("rb") as file:
@@ -39,7 +39,7 @@ def read_text(path: Path) -> str:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Parse a text; raises ValueError for what is no TOML, or nested too deep."""
+    """Parse TOML; ValueError if it is invalid or nested too deep."""
     try:
         found = tomllib.loads(text)
     except RecursionError as error:
@@ -54,8 +54,8 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def write_value(value: object) -> str:
-    """A value as TOML has it."""
-    if isinstance(value, bool):  # which is a number, too
+    """A value in TOML."""
+    if isinstance(value, bool):  # before numbers, since bool is an int
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -63,9 +63,9 @@ def write_value(value: object) -> str:
         return "{ " + ", ".join(write_lines(value)) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(write_value, value))}]"
-    return repr(value)  # of numbers, infinities among them
+    return repr(value)  # numbers; Python writes infinities as TOML does
 
 
 def write_lines(values: Mapping[str, object]) -> list[str]:
-    """Values with their names, each as a line of TOML."""
+    """Named values as lines of TOML."""
     return [f"{name} = {write_value(value)}" for name, value in values.items()]

@@ -1,4 +1,4 @@
-"""Servers of tools that the user named, in settings.toml: how each is started or reached."""
+"""Tool servers in settings.toml: how each is started or reached."""
 
 import re
 from collections.abc import Mapping
@@ -22,40 +22,40 @@ KINDS = {
     "tools": "a list of names of tools",
     "seconds": "a number from 1 to 3600",
 }
-"""What a server's table may have, and what each line must be."""
+"""The lines a server's table may have, and what each must be."""
 
 
 class ToolServerError(UserError):
-    """A server of tools is not described as one."""
+    """The description of a tool server is invalid."""
 
 
 @dataclass(frozen=True)
 class ToolServer:
-    """A server of tools: a program that is started, or an address."""
+    """A tool server: a program to start, or a URL."""
 
     name: str
     command: tuple[str, ...] = ()
-    """The program and its arguments; nothing, where there is an address."""
+    """The program and its arguments; empty if there is a URL."""
     url: str = ""
     env: tuple[tuple[str, str], ...] = ()
     """Variables that the program gets besides the usual few."""
     passed: tuple[str, ...] = ()
-    """Variables of this environment that it gets, too."""
+    """Variables of chatapp's own environment that it gets as well."""
     key_variable: str = ""
-    """The variable with the key that the address is given."""
+    """The environment variable that holds the key for the URL."""
     tools: tuple[str, ...] = ()
-    """The tools that are offered of it; nothing: all."""
+    """The tools to offer; empty: all."""
     seconds: float = 60.0
-    """How long a call may take."""
+    """The time limit of a call."""
 
     @property
     def place(self) -> str:
-        """Where it is: its address, or its command."""
+        """Its URL, or its command line."""
         return self.url or " ".join(self.command)
 
 
 def read(table: object, where: str) -> dict[str, ToolServer]:
-    """The servers of a table, by name; ToolServerError tells what is wrong with it."""
+    """The servers of the table `mcp`, by name; ToolServerError says what is wrong."""
     if not isinstance(table, dict):
         raise ToolServerError(f"mcp in {where} must be tables: write [mcp.NAME] and, below it, command = [...]")
     return {name: _read_one(name, one, where) for name, one in table.items()}
@@ -93,7 +93,7 @@ def _read_one(name: str, table: object, where: str) -> ToolServer:
 
 
 def _fits(line: str, value: object) -> bool:
-    """Whether a line of a table is what it must be."""
+    """Whether the value of a line is valid."""
     match line:
         case "command" | "tools" | "pass":
             names = VARIABLE if line == "pass" else re.compile(r"[^\0]+")
@@ -108,7 +108,7 @@ def _fits(line: str, value: object) -> bool:
 
 
 def add(path: Path, server: ToolServer) -> None:
-    """Write a server behind all that a settings file has, and leave every line of it as it is."""
+    """Append a server to a settings file without changing any other line."""
     text = toml_files.read_text(path) if path.exists() else ""
     found = toml_files.parse(text)
     if server.name in found.get("mcp", {}):
@@ -123,7 +123,7 @@ def add(path: Path, server: ToolServer) -> None:
 
 
 def remove(path: Path, name: str) -> None:
-    """Take the table of a server out of a settings file, and leave every other line as it is."""
+    """Remove a server's table from a settings file without changing any other line."""
     text = toml_files.read_text(path) if path.exists() else ""
     found = toml_files.parse(text)
     servers = dict(found.get("mcp", {}))
@@ -137,7 +137,7 @@ def remove(path: Path, name: str) -> None:
 
 
 def _lines(server: ToolServer) -> dict[str, Any]:  # Any: TOML
-    """What the table of a server has, without what goes without saying."""
+    """The lines of a server's table, without defaults."""
     told: dict[str, Any] = {
         "command": list(server.command),
         "url": server.url,
@@ -152,7 +152,7 @@ def _lines(server: ToolServer) -> dict[str, Any]:  # Any: TOML
 
 
 def _replace(path: Path, text: str, wanted: Mapping[str, object]) -> None:
-    """Write a settings file whose lines were changed, unless they say something else than what is wanted by now."""
+    """Write an edited settings file, unless it no longer parses to the wanted settings."""
     try:
         fits = toml_files.parse(text) == wanted
     except ValueError:
