@@ -1,4 +1,4 @@
-"""The Textual app: themes, keys, commands, and what is done whatever is on the screen."""
+"""The Textual app: themes, keys, commands, and everything that does not depend on the screen shown."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from chatapp.tui.help.command_palette import Command
 
 LONGEST_WORD = 1_000
-"""Characters of what is told in passing: errors may quote whole files."""
+"""Maximum characters of a notification: errors may quote whole files."""
 READ = 20
-"""Characters that are read in a second."""
+"""Characters read per second."""
 TOGETHER = 1.0
-"""Seconds within which what is told stands side by side."""
+"""Notifications raised within this many seconds are shown together."""
 PATIENCE = 2.0
-"""Seconds that leaving waits for the model to end what it is computing."""
+"""Seconds that leaving waits for the model to finish its current computation."""
 
 
 class ChatApp(App[None]):
@@ -70,13 +70,13 @@ class ChatApp(App[None]):
         setup: Setup | None = None,
         driver: type[Driver] | None = None,
     ) -> None:
-        """With a model or a setup, in a new conversation; with nothing, where it was left."""
+        """Start a new conversation if a model or setup is given, otherwise resume the last one."""
         super().__init__(driver)
         parse_pastes(self.driver_class)
         self.workspace, self.settings = workspace, workspace.read_settings()
         self.keyboard = Keyboard(self)
         self.chosen_keys: dict[str, str] = {}
-        """By the ids of actions, the user's own keys."""
+        """The user's own keys, by action id."""
         self.vim = False
         strange = set(self.available_themes)
         self.palettes, self.complaints = themes.collect(workspace.home / "themes")
@@ -93,7 +93,7 @@ class ChatApp(App[None]):
         self.chat_screen = ChatScreen(workspace, model or self.settings.model, setup=setup, resumes=resumes)
 
     def take_keys(self, path: Path) -> None:
-        """Bind the user's own keys, where there are some."""
+        """Apply the user's keys.toml, if there is one."""
         if path.exists():
             from chatapp.settings import keymap
 
@@ -103,7 +103,7 @@ class ChatApp(App[None]):
             self.set_keymap(self.chosen_keys)
 
     def get_default_screen(self) -> Screen[None]:
-        """The conversations, which have the classes of the terminal's size from the first: styled once, not twice."""
+        """The chat screen, with the classes for the terminal's size already set, so that it is styled only once."""
         for length, breakpoints in zip(
             self.size, (self.HORIZONTAL_BREAKPOINTS, self.VERTICAL_BREAKPOINTS), strict=True
         ):
@@ -111,9 +111,9 @@ class ChatApp(App[None]):
         return self.chat_screen
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Style everything with the theme; before there is a screen, its colours are enough for what will be styled."""
+        """Restyle for the theme; before there is a screen, setting the variables is enough."""
         if self.screen_stack:
-            with self.batch_update():  # no frame has colours of two themes
+            with self.batch_update():  # never paint a frame with the colours of two themes
                 super().refresh_css(animate)
         else:
             self.stylesheet.set_variables(self.get_css_variables())
@@ -130,9 +130,9 @@ class ChatApp(App[None]):
         timeout: float | None = None,
         markup: bool = True,
     ) -> None:
-        """Tell something in passing, in which names and errors may have been written by anyone.
+        """Show a notification for as long as it takes to read, at most `timeout`.
 
-        It stays as long as it takes to read, and `timeout` at most.
+        Control characters are replaced, since names and errors may be foreign.
         """
         if len(message) > LONGEST_WORD:
             message = f"{message[:LONGEST_WORD]}…"
@@ -142,7 +142,7 @@ class ChatApp(App[None]):
         super().notify(printable(message), title=title, severity=severity, timeout=timeout, markup=markup)
 
     def on_notify(self, event: Notify) -> None:
-        """Show a notification in place of those that said the same, and unless it is an error, of its kind's before."""
+        """Show a notification; it replaces equal ones, and older ones of its severity unless they are errors."""
         new = event.notification
         for one in list(self._notifications):
             passed = one.severity == new.severity != "error" and new.raised_at > one.raised_at + TOGETHER
@@ -150,7 +150,7 @@ class ChatApp(App[None]):
                 self._unnotify(one, refresh=False)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy a text, whatever has it, by the first way that works, and say which; ctrl+v here has it at once."""
+        """Copy a text to the clipboard by the first way that works, and say which it was."""
         from chatapp.text import clipboard
 
         def copy() -> None:
@@ -169,10 +169,10 @@ class ChatApp(App[None]):
         await super().on_event(event)
 
     def simulate_key(self, key: str) -> None:
-        self.keyboard.wait(events.Key(key, None), first=True)  # it stands for one that came before those that wait
+        self.keyboard.wait(events.Key(key, None), first=True)  # it replaces a key that came before the waiting ones
 
     def on_key(self, event: events.Key) -> None:
-        """Vim-like keys move in lists and pages, too, unless they mean something else there."""
+        """Vim keys also move in lists and pages, unless they are bound there."""
         if self.vim and event.key not in self.screen.active_bindings:
             from textual.widgets import Input, TextArea
 
@@ -184,48 +184,48 @@ class ChatApp(App[None]):
 
     def on_mount(self) -> None:
         self.call_after_refresh(self.collect_garbage)
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the shell has written over it
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # the shell overwrote the screen
         for complaint in take_untold(self.complaints, self.workspace.home):
             self.notify(complaint, severity="warning", timeout=10, markup=False)
 
     def collect_garbage(self) -> None:
-        """From the first frame on; what that needed stays, so the collector need not look at it."""
+        """Enable the garbage collector after the first frame, exempting what exists by then."""
         gc.freeze()
         gc.enable()
 
     def get_key_display(self, binding: Binding) -> str:
-        """How a key is written: `^Y` and `F3`, whoever chose it."""
+        """A key as it is shown: `^Y`, `F3`."""
         shown = super().get_key_display(binding)
         return shown.upper() if shown.startswith("^") or shown[1:].isdigit() else shown
 
     def leave(self) -> None:
-        """Leave because the terminal was closed, or somebody wants the process to end: first what was typed is kept."""
+        """Leave because the terminal was closed or a signal arrived, keeping what was typed."""
         self.chat_screen.keep()
         self.exit()
 
     def _handle_exception(self, error: Exception) -> None:
-        """Crash, but not over what came while the screen closes, in which nothing can be mounted or found any more."""
+        """Ignore errors of mounting and screens while the app closes; crash on any other."""
         if not (self._exit and isinstance(error, MountError | ScreenStackError)):
             super()._handle_exception(error)
 
     # Commands
 
     def action_command_palette(self) -> None:
-        """Show every command, those of the place in front first."""
+        """Open the palette: the commands of the current screen first, then all others."""
         from chatapp.tui.help.command_palette import CommandPalette
 
         async def take(command: Command | None) -> None:
             if command:
-                self.chat_screen.call_next(command.act)  # whatever screen the palette was over may be gone by then
+                self.chat_screen.call_next(command.act)  # the screen below the palette may be gone by then
 
         if not isinstance(self.screen, CommandPalette):
             self.push_screen(CommandPalette([*self.commands_here(), *self.commands()]), take)
 
     def commands_here(self) -> Iterable[Command]:
-        """What the keys of the screen in front do; the conversations' are among all commands."""
+        """Commands for the key bindings of the current screen, unless it is the chat screen."""
         from chatapp.tui.help.command_palette import Command
 
-        listed: set[str] = set()  # two keys of one action are two bindings of one id
+        listed: set[str] = set()  # an action with two keys has two bindings with one id
         for one in self.screen.active_bindings.values() if self.screen is not self.chat_screen else ():
             bound = one.binding
             if not bound.id or bound.id in listed or bound.id.startswith("app."):
@@ -236,7 +236,7 @@ class ChatApp(App[None]):
                 yield Command(bound.description, "here", self.get_key_display(bound), (bound.id,), act)
 
     def commands(self) -> Iterable[Command]:
-        """Every command, from the table, with the key that its user has for it; then the themes by their names."""
+        """All commands of the table with the user's keys, then one for each theme."""
         from chatapp.commands.actions import ACTIONS
         from chatapp.tui.help.command_palette import Command
 
@@ -248,7 +248,7 @@ class ChatApp(App[None]):
             yield Command(f"Theme: {name}", "", "", (), partial(self.action_keep_theme, name))
 
     def key_of(self, action: Action) -> str:
-        """The key of an action as it is written, behind the one that opens its place."""
+        """The key of an action as it is shown, after the key that opens its place."""
         from chatapp.commands.actions import ACTIONS
 
         key = self.chosen_keys.get(action.id, action.key).split(",")[0]
@@ -257,7 +257,7 @@ class ChatApp(App[None]):
         return f"{self.key_of(place)} {shown}" if place else shown
 
     async def perform(self, action: Action) -> None:
-        """Do what a command says, in the conversation that is shown."""
+        """Run an action in the conversation that is shown."""
         while self.screen is not self.chat_screen:
             self.pop_screen()
         owner, _, name = action.action.partition(".")
@@ -267,21 +267,21 @@ class ChatApp(App[None]):
                 self.notify(f"{action.title}: not possible here and now.", markup=False)
 
     def action_help(self) -> None:
-        """Show every key that works here."""
+        """Show the keys of the current screen."""
         from chatapp.tui.help.help import Help, sections
 
         if not isinstance(self.screen, Help):
             self.push_screen(Help(sections(self.screen, self.chosen_keys), str(self.workspace.home / "keys.toml")))
 
     def action_theme(self) -> None:
-        """Choose the colours by looking at them."""
+        """Open the theme picker."""
         from chatapp.tui.help.theme_picker import ThemePicker
 
         if not isinstance(self.screen, ThemePicker):
             self.push_screen(ThemePicker(self.palettes.values()), self.action_keep_theme)
 
     def action_keep_theme(self, name: str | None) -> None:
-        """Change the colours, for the next start too."""
+        """Change the theme and save it."""
         if name:
             from chatapp.settings.settings import SettingsError
 
@@ -292,12 +292,12 @@ class ChatApp(App[None]):
                 self.notify(str(error), severity="warning", timeout=10, markup=False)
 
     def action_suspend_process(self) -> None:
-        """Go to the shell, which brings the app back with `fg`."""
+        """Suspend to the shell; `fg` resumes."""
         can = self._driver is not None and self._driver.can_suspend and os.name != "nt"
-        if not can or os.getpgrp() == os.getsid(0):  # without a shell nobody would wake it again
+        if not can or os.getpgrp() == os.getsid(0):  # without a shell nothing could resume it
             return self.notify("There is no shell here to go to: chatapp was not started from one.")
         self.app_suspend_signal.publish(self)
-        os.killpg(os.getpgrp(), signal.SIGTSTP)  # with what started it, such as uv run, so that the shell sees it
+        os.killpg(os.getpgrp(), signal.SIGTSTP)  # the group, so that a parent such as `uv run` stops as well
 
     def on_vim_area_suspend_wanted(self) -> None:
         if self.settings.suspend:
@@ -311,11 +311,11 @@ WITH_KEYS = (
     *("help.theme_picker", "sampling.drawer", "sampling.lines_screen", "sampling.preset_picker"),
     "sampling.system_prompt_screen",
 )
-"""The modules whose screens and widgets have keys with ids."""
+"""Modules whose screens and widgets have bindings with ids."""
 
 
 def list_bindable() -> list[Bindable]:
-    """List the actions with an id of all screens and widgets, which it imports: a user's own keys are bound to them."""
+    """All actions that the user can bind keys to; imports every module that has some."""
     from chatapp.tui.help.help import actions
 
     modules = [import_module(f"chatapp.tui.{name}") for name in WITH_KEYS]
@@ -324,7 +324,7 @@ def list_bindable() -> list[Bindable]:
 
 
 def run(app: ChatApp) -> None:
-    """Open the screen and stay until its user leaves, or its terminal is closed."""
+    """Run the app until the user leaves or the terminal is closed."""
     leave_on_signals(app, app.leave, lambda: app.chat_screen.keeper)
     sys.setswitchinterval(0.00005)  # the model's thread waits at most this long for the screen's
     app.run()
@@ -332,7 +332,7 @@ def run(app: ChatApp) -> None:
     if unsaved := app.chat_screen.save_or_rescue():
         print(printable(unsaved), file=sys.stderr, flush=True)
     if not rested:
-        os._exit(0)  # a runtime that is still computing would abort the interpreter's own way out
+        os._exit(0)  # a runtime that is still computing would crash during Python's shutdown
     if app.chat_screen.history:
         app.chat_screen.engines.write_states(app.chat_screen.history)
-        app.chat_screen.history.close()  # its file then has everything, and can be copied by itself
+        app.chat_screen.history.close()  # merges SQLite's log, so that the file can be copied by itself

@@ -1,4 +1,4 @@
-"""The models that are open, shared by all conversations; threads open them and tell how that goes."""
+"""The open models, shared by all conversations; threads open them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from chatapp.history import History
 
 LIMIT = 2
-"""Models kept in memory at once; the one not used for longest is let go, unless it is writing."""
+"""Models kept in memory; the least recently used one is closed, unless it is writing."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A model, and where it is to run; no backend: where it runs best."""
+    """A model, and the backend to run it on; empty: the best one."""
 
     model: str
     backend: str = ""
@@ -29,7 +29,7 @@ class Choice:
 
 
 class Listener(Protocol):
-    """The screen that the models are for, and that hears how opening them goes; called by `call_later`."""
+    """The screen, which is told how opening a model goes."""
 
     def call_later(self, callback: Callable[..., object], *args: object) -> bool: ...
     def show_progress(self, choice: Choice, step: str, share: float) -> None: ...
@@ -39,16 +39,16 @@ class Listener(Protocol):
 
 
 class Engines:
-    """Opens what is wanted, once, and keeps it open for the next conversation."""
+    """Opens each model once and keeps it for other conversations."""
 
     def __init__(self, workspace: Workspace, listener: Listener) -> None:
         self.workspace, self.listener = workspace, listener
         self.opened: dict[Choice, Opened] = {}
-        """The one used last stands last."""
+        """Most recently used last."""
         self.opening: dict[Choice, Thread] = {}
 
     def get(self, choice: Choice) -> Opened | None:
-        """The model, if it is open; it is opened otherwise, and the screen hears when it is."""
+        """The model if it is open; otherwise starts opening it, and the screen is told when it is."""
         if choice in self.opened:
             self.opened[choice] = self.opened.pop(choice)
             return self.opened[choice]
@@ -58,10 +58,10 @@ class Engines:
         return None
 
     def open(self, choice: Choice) -> None:
-        """The thread that opens a model, so that nothing of it delays the first frame."""
+        """Open a model; runs in a thread, so that it does not delay the first frame."""
         tell, screen = self.listener.call_later, self.listener
 
-        def warn(reason: str) -> None:  # also in the middle of a reply
+        def warn(reason: str) -> None:  # may be called in the middle of a reply
             tell(screen.tell, f"{reason}.")
 
         def report(step: str, share: float) -> None:
@@ -78,7 +78,7 @@ class Engines:
             tell(screen.take_up, choice, opened)
 
     def settle(self, choice: Choice, opened: Opened | None, busy: Collection[Choice] = ()) -> None:
-        """A model has opened, or has not; what was not used for longest makes room, unless it is busy."""
+        """A model was opened, or failed to; the least recently used ones that are not busy are closed."""
         self.opening.pop(choice, None)
         if opened:
             self.opened[choice] = opened
@@ -87,12 +87,12 @@ class Engines:
                 del self.opened[other]
 
     def forget(self, model: str) -> None:
-        """Let go of a model that was removed, or is to be opened anew."""
+        """Close a model that was removed or must be opened anew."""
         for choice in [choice for choice in self.opened if choice.model == model]:
             del self.opened[choice]
 
     def write_states(self, history: History) -> None:
-        """Let the models that are open write what they have read of conversations: it need not be read again."""
+        """Save the open models' caches of conversations."""
         from chatapp.conversation.states import write_states
 
         for opened in self.opened.values():

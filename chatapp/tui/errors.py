@@ -1,4 +1,4 @@
-"""Tell the user on the screen what went wrong, in place of ending with it."""
+"""Shows errors on the screen instead of letting them end the app."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def telling(teller: App[Any] | Widget) -> Iterator[None]:  # Any: an app of whatever result
-    """What goes wrong in here is shown, if it is the user's to know; a defect of chatapp passes as it is."""
+    """Show errors raised inside that are meant for the user; internal errors are raised."""
     try:
         yield
     except Exception as error:

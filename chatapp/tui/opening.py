@@ -1,4 +1,4 @@
-"""How a screen opens over the conversation: its class says in `over` how it begins, and what becomes of its result."""
+"""How a screen opens over the chat screen: its class method `over` gives the screen and a callback for its result."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from chatapp.history import Found
 
 Opening = tuple["Screen[Any]", Callable[[Any], Any]]  # Any: each screen has a result of its own
-"""A screen, and what is done with its result, which is None where its user has left it."""
+"""A screen, and the callback for its result, which is None if the user cancelled."""
 
 
 class Front(View, Protocol):
-    """The chat screen, for the screens over it."""
+    """The chat screen, as the screens over it see it."""
 
     def typed(self) -> str:
-        """The text that is typed, or else the last question."""
+        """The text in the prompt, or else the last question."""
 
     def look(self, options: Options) -> Preview | None:
-        """Preview the next token with some options; called in a thread, and nothing while the model writes."""
+        """Preview the next token under some options; called in a thread. None while the model writes."""
 
     def choose_options(self, options: Mapping[str, Any]) -> None: ...  # Any: what Options takes
     async def several(self, n: int) -> None: ...

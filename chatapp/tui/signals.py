@@ -1,4 +1,4 @@
-"""Signals that ask chatapp to end, that of a closed terminal among them: it leaves as if its user did."""
+"""Signals that ask chatapp to end, such as SIGHUP of a closed terminal."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from textual.app import App
 
 ENOUGH = 10.0
-"""Seconds in which chatapp leaves a terminal that is gone; who stayed behind there would be seen by nobody."""
+"""Seconds to leave after the terminal is gone, before the process is killed."""
 
 
 def leave_on_signals(app: App[None], leave: Callable[[], None], has_begun: Callable[[], object]) -> None:
-    """Leave an app when a signal says so; it may come again while that goes on, since the shell sends one, too."""
+    """Call `leave` on such a signal; it may arrive repeatedly, since the shell sends one too."""
 
     def take(number: int, frame: FrameType | None) -> None:
         let_go_of_terminal()
         if app._loop:
-            with suppress(RuntimeError):  # it has ended just now
+            with suppress(RuntimeError):  # the loop has just ended
                 app._loop.call_soon_threadsafe(leave)
-        elif not has_begun():  # else it is leaving already
+        elif not has_begun():  # otherwise it is already leaving
             raise SystemExit(128 + number)
 
     for number in ENDING:
@@ -38,7 +38,7 @@ def leave_on_signals(app: App[None], leave: Callable[[], None], has_begun: Calla
 
 
 def let_go_of_terminal() -> None:
-    """Write nowhere from now on where the terminal is gone: who writes to one fails, or waits for ever."""
+    """If the terminal is gone, redirect the standard streams: writing to it would fail or block."""
     if sys.platform == "win32" or not sys.__stderr__:
         return
     import termios

@@ -1,4 +1,4 @@
-"""Our themes in Textual's terms."""
+"""Our themes as Textual themes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ VARIABLES = {
     "screen-selection-background",
     "accent": "border input-cursor-background footer-key-foreground",
 }
-"""For each of our colours, Textual's names of what has it."""
+"""For each of our colours, the names of Textual's variables that get it."""
 
 
 def palette(theme: themes.Theme) -> Palette:
-    """One of our themes, for `App.register_theme`."""
+    """A theme for `App.register_theme`."""
     variables = {name: getattr(theme, colour) for colour, names in VARIABLES.items() for name in names.split()}
     variables |= dict.fromkeys(("block-cursor-text-style", "input-cursor-text-style"), "none")
     variables["scrollbar"] = theme.muted if theme.ansi else theme.muted + "55"
@@ -50,6 +50,6 @@ def palette(theme: themes.Theme) -> Palette:
 
 
 def painted(variables: Mapping[str, str], ink: str, paper: str = "") -> Style:
-    """Colours of a theme by their names, as the terminal is told."""
+    """A Rich style from theme variables: text colour and, optionally, background."""
     background = Color.parse(variables[paper]).rich_color if paper else None
     return Style(color=Color.parse(variables[ink]).rich_color, bgcolor=background)

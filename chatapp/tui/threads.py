@@ -1,4 +1,4 @@
-"""Threads beside the screen: one draws a generator to its end, and the screen takes what came in batches."""
+"""Threads beside the screen: each runs a generator to its end, and the screen takes its items in batches."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from chatapp.text.errors import one_line
 from chatapp.text.printable import printable
 
 SHARE = 0.03
-"""Of the time, what the screen may take to show what a thread brings: the rest is the model's."""
+"""The share of time that the screen may spend on showing items; the rest is for the model."""
 SOONEST, LATEST = 0.05, 0.4
-"""Seconds between two looks at what has arrived."""
+"""Minimum and maximum seconds between two looks at what has arrived."""
 
 Item = TypeVar("Item")
 
 
 class Drain(Thread, Generic[Item]):
-    """Draws a generator, once the thread before has ended; what arrives waits until the screen takes it."""
+    """Runs a generator once the thread `after` has ended; items wait until the screen takes them."""
 
     error = ""
-    """Why it broke off, in one line for the user."""
+    """Why it failed, in one line for the user."""
     failure: Exception | None = None
-    """The same, as it was raised."""
+    """The exception."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Drain(Thread, Generic[Item]):
         name: str,
         after: Thread | None = None,
     ) -> None:
-        """`on_end` is called in the thread."""
+        """`on_end` is called on the thread."""
         super().__init__(name=name, daemon=True)
         self.items, self.on_end, self.after = items, on_end, after
         self.arrived: deque[Item] = deque()
@@ -54,50 +54,50 @@ class Drain(Thread, Generic[Item]):
             except StopIteration:
                 pass
             finally:
-                self.items.close()  # ends the turn: the engine is free at once
+                self.items.close()  # ends the turn, which frees the engine
         except Exception as error:  # whatever the runtime raises belongs on the screen
             self.error, self.failure = describe(error), error
         finally:
             self.finished.set()
-            with suppress(RuntimeError):  # the screen's loop has ended: nobody looks any more
+            with suppress(RuntimeError):  # the app's event loop has ended
                 self.on_end(self)
 
     def stop(self) -> None:
-        """Ask for the end; the thread closes the generator after the token it is computing."""
+        """Ask it to stop; the generator is closed after the token being computed."""
         self.stopping.set()
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, or was asked to."""
+        """Whether it has ended or was asked to stop."""
         return self.finished.is_set() or self.stopping.is_set()
 
     def take(self) -> list[Item]:
-        """What arrived since the last call."""
+        """The items that arrived since the last call."""
         return [self.arrived.popleft() for _ in range(len(self.arrived))]
 
 
 class Pace:
-    """How soon the screen looks again at what a thread brings; used in the screen's own thread."""
+    """How often the screen updates, depending on what updates cost; used on the screen's thread."""
 
     def __init__(self) -> None:
         self.spent = time.thread_time()
         self.cost = 0.0
-        """Processor time of the screen's thread from one update to the next."""
+        """CPU seconds of the screen's thread between the last two updates."""
 
     def pause(self) -> float:
-        """The seconds until the next look, after something was shown."""
+        """Seconds until the next update, called after one."""
         now = time.thread_time()
         self.cost, self.spent = now - self.spent, now
         return min(LATEST, max(SOONEST, self.cost / SHARE))
 
 
 def aside() -> list[Thread]:
-    """The threads in which models compute something other than a reply; their screens may be gone already."""
+    """The threads on which models compute something other than a reply."""
     return [thread for thread in threading.enumerate() if thread.name in ("comparison", "preview")]
 
 
 def wait_for(threads: Iterable[Thread], seconds: float) -> bool:
-    """Wait for threads to end, all in all so long; whether they did."""
+    """Wait for threads, in total at most this long; returns whether all have ended."""
     end = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
@@ -105,5 +105,5 @@ def wait_for(threads: Iterable[Thread], seconds: float) -> bool:
 
 
 def describe(error: Exception) -> str:
-    """What happened, in one line for the user."""
+    """An error in one line for the user."""
     return printable(one_line(error) or f"{type(error).__name__}: {error}")

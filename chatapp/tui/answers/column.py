@@ -1,4 +1,4 @@
-"""Widget: one of several answers, while it is written and after."""
+"""Widget: one of several answers, during and after writing."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from chatapp.generation import FinishReason, Token
 
 ENDINGS = {"stop": ("● done", "success"), "length": ("■ length", "warning"), "cancelled": ("■ stopped", "warning")}
-"""How an answer ended, in words, and the theme's colour for them."""
+"""By finish reason: the state in words, and its theme colour."""
 WHEEL = 3
-"""Rows that a turn of the wheel moves."""
+"""Rows per turn of the mouse wheel."""
 
 
 class Column(Removable, Widget):
-    """A title, the text as it comes, and its figures; it follows the end as long as that is in sight.
+    """A title, the growing text, and its figures; it follows the end while that is visible.
 
-    It scrolls and wraps by itself: text that grows arranges no screen anew.
+    It scrolls and wraps its text itself, so that growing text needs no layout of the screen.
     """
 
     ALLOW_SELECT = False
@@ -48,35 +48,35 @@ class Column(Removable, Widget):
 
     @dataclass
     class Clicked(Message):
-        """Its user pointed at this answer."""
+        """The user clicked this answer."""
 
         number: int
 
     def __init__(self, number: int, heading: str = "") -> None:
         self.painted: LRUCache[tuple[str, bool, int], Strip] = LRUCache(512)
-        """Rows by what they depend on: text, thumb, width; most of them only move."""
+        """Painted rows by text, thumb and width: most rows only move."""
         self.sight = 0, 0, 0
-        """The first row in sight, and the lines of the thumb, while lines are rendered."""
+        """The first visible row, and the lines of the scroll thumb, during `render_lines`."""
         super().__init__()
         self.number, self.heading = number, printable(heading)
-        """Its place, counted from 0."""
+        """The index of the answer from 0, and its heading."""
         self.wrapped = Wrapped(80)
         self.reply = Reply()
         self.state, self.tone = "○ waiting", "muted"
         self.ended = False
         self.notes: tuple[Content, ...] = ()
-        """More lines of figures."""
+        """More lines below the figures."""
         self.best = False
         self.current = False
         self.below = False
-        """Whether the mean log-probability stands below the text, for want of room above it."""
+        """Whether the mean log-probability is shown below the text because the title has no room."""
         self.held: int | None = None
-        """The first row in sight, where its user went back in the text."""
+        """The first visible row if the user scrolled up; None: follow the end."""
 
-    # What comes
+    # Content
 
     def grow(self, text: str, tokens: Sequence[Token]) -> None:
-        """Add to the answer."""
+        """Append to the answer."""
         if not self.ended:
             self.state, self.tone = "● writing", "accent"
         self.reply.text += text
@@ -84,7 +84,7 @@ class Column(Removable, Widget):
         self.write(text)
 
     def write(self, text: str) -> None:
-        """Show more text."""
+        """Append text, repainting only what changes."""
         before = self.top, self.thumb()
         first = self.wrapped.grow(text)
         if before == (self.top, self.thumb()):
@@ -95,29 +95,29 @@ class Column(Removable, Widget):
             self.refresh()
 
     def finish(self, reason: FinishReason) -> None:
-        """It has ended, and how."""
+        """The answer has ended."""
         self.ended = True
         self.say(*ENDINGS[reason])
 
     def fail(self, error: str) -> None:
-        """It was cut off; the error stands below what there is."""
+        """The answer was cut off; the error is shown below it."""
         self.ended = True
         self.write(f"\n{error}" if self.wrapped.rows[-1] else error)
         self.say("✗ failed", "error")
 
     def say(self, state: str, tone: str = "muted") -> None:
-        """Show another state, in a colour of the theme."""
+        """Show a state in a theme colour."""
         self.state, self.tone = state, tone
         self.refresh()
 
     def note(self, *lines: Content) -> None:
-        """Show these lines below the figures."""
+        """Show lines below the figures."""
         if len(lines) != len(self.notes):
             self.refresh()
         self.notes = lines
         self.refresh(Region(0, self.size.height - self.foot, self.size.width, self.foot))
 
-    # Where it is read
+    # Scrolling
 
     @property
     def foot(self) -> int:
@@ -126,21 +126,21 @@ class Column(Removable, Widget):
 
     @property
     def page(self) -> int:
-        """Rows of text in sight."""
+        """Rows of text that fit."""
         return max(1, self.size.height - 1 - self.foot)
 
     @property
     def last_top(self) -> int:
-        """The first row in sight at the very end."""
+        """The first visible row when scrolled to the end."""
         return max(0, len(self.wrapped.rows) - self.page)
 
     @property
     def top(self) -> int:
-        """The first row in sight."""
+        """The first visible row."""
         return self.last_top if self.held is None else min(self.held, self.last_top)
 
     def read(self, rows: int) -> None:
-        """Move through the text; at the end it follows again."""
+        """Scroll by rows; at the end it follows again."""
         top = max(0, self.top + rows)
         self.held = top if top < self.last_top else None
         self.refresh()
@@ -163,10 +163,10 @@ class Column(Removable, Widget):
     def on_click(self) -> None:
         self.post_message(self.Clicked(self.number))
 
-    # How it looks
+    # Painting
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        self.sight = self.top, *self.thumb()  # the same for all of the lines
+        self.sight = self.top, *self.thumb()  # computed once for all lines
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
@@ -184,7 +184,7 @@ class Column(Removable, Widget):
         return self.painted[key]
 
     def row_of(self, text: str, width: int, *, thumb: bool) -> Strip:
-        """A row of text; the thumb is in its last cell."""
+        """A row of text, with the scroll thumb in its last cell."""
         style = self.visual_style.rich_style
         strip = Strip([Segment(f" {text}", style)]).adjust_cell_length(width - 1, style)
         edge = Segment("▐", self.get_component_rich_style("column--thumb")) if thumb else Segment(" ", style)
@@ -195,7 +195,7 @@ class Column(Removable, Widget):
         super().notify_style_update()
 
     def strip_of(self, content: Content) -> Strip:
-        """One line of content."""
+        """A line of content as a strip."""
         return Visual.to_strips(self, content, self.size.width, 1, self.visual_style)[0]
 
     def title(self, width: int) -> Content:
@@ -208,7 +208,7 @@ class Column(Removable, Widget):
         room = max(0, width - rank.cell_length - state.cell_length)
         self.below = bool(heading) and heading.cell_length + mean.cell_length > room
         if self.below:
-            mean = Content()  # a name says more
+            mean = Content()  # the heading is more important
         room = max(0, room - mean.cell_length)
         heading = heading.truncate(room, ellipsis=True)
         line = rank + mean + heading + Content(" " * (room - heading.cell_length)) + state
@@ -220,7 +220,7 @@ class Column(Removable, Widget):
         return Content(f" {logprob(self.reply.mean_logprob)}") if self.reply.scored else Content()
 
     def figures(self, line: int, width: int) -> Content:
-        """The line of figures, or one of the notes below it; the mean log-probability comes first where it is here."""
+        """The line of figures (0), or one of the notes below it."""
         if line:
             return (Content(" ") + self.notes[line - 1]).truncate(width, ellipsis=True)
         count, per_second = len(self.reply.tokens), self.reply.tokens_per_second
@@ -234,7 +234,7 @@ class Column(Removable, Widget):
         return Content.assemble(*parts).truncate(width, ellipsis=True)
 
     def thumb(self) -> tuple[int, int]:
-        """Which lines of the page tell where in the text it is; none where all of the text is in sight."""
+        """The first and last line of the scroll thumb; 0, 0 if all text is visible."""
         rows, page = len(self.wrapped.rows), self.page
         if rows <= page:
             return 0, 0

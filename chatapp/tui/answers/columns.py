@@ -1,4 +1,4 @@
-"""Widget: several answers side by side; its user walks between them, ranks them and keeps one."""
+"""Widget: several answers side by side, to walk between, rank, and choose one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from chatapp.generation import Delta, FinishReason, Token
 
 WIDTH, HEIGHT = 26, 10
-"""Cells and rows below which a column is too small to read."""
+"""Minimum cells and rows of a readable column."""
 
 
 def rows_of(count: int, size: Size) -> int:
-    """In how many rows so many columns are easiest to read; 0 where there is room for one column only."""
+    """In how many rows to arrange the columns; 0 if there is room for only one of them."""
     for rows in range(1, count + 1):
         if rows > 1 and rows * HEIGHT > size.height:
             return 0
@@ -38,7 +38,7 @@ def rows_of(count: int, size: Size) -> int:
 
 
 class SideBySide(Layout):
-    """A line above, then the columns in as few rows as they can be read in, or the current one alone."""
+    """A line at the top, then the columns in as few rows as possible, or only the current one."""
 
     name = "side-by-side"
 
@@ -58,7 +58,7 @@ class SideBySide(Layout):
 
 
 def tiles(count: int, rows: int, size: Size) -> list[Region]:
-    """Regions below the first line, a cell apart; the first rows have one more where it does not come out even."""
+    """Regions below the first line, a cell apart; the first rows get one more if the count is uneven."""
     regions = []
     for row in range(rows):
         across = (count - row + rows - 1) // rows
@@ -69,7 +69,7 @@ def tiles(count: int, rows: int, size: Size) -> list[Region]:
 
 
 class Bar(Widget):
-    """The line above: a tab for each answer where only one has room, and a caption otherwise."""
+    """The top line: a tab per answer if only one fits, otherwise a caption."""
 
     def render(self) -> Content:
         parent = self.parent
@@ -83,14 +83,14 @@ class Bar(Widget):
         shown = [parent.columns[index] for index in parent.order]
         means = [f" {logprob(column.reply.mean_logprob)}" for column in shown]
         headings = [f" {column.heading}" if column.heading else mean for column, mean in zip(shown, means, strict=True)]
-        for names in (headings, means, [""] * len(shown)):  # as much of it as there is room for
+        for names in (headings, means, [""] * len(shown)):  # the longest names that fit
             line = Content("").join([self.tab(column, name) for column, name in zip(shown, names, strict=True)])
             if line.cell_length <= self.size.width:
                 break
         return line
 
     def tab(self, column: Column, name: str) -> Content:
-        """A number, and what tells the answer from the others."""
+        """The tab of an answer: its number and its name."""
         colours = "bold $background on $accent" if column.current else f"${'text' if column.ended else 'accent'}"
         shown = Content.styled(f" {column.number + 1}{'★' if column.best else ''}{name}", colours)
         return shown.stylize(Style.from_meta({"answer": column.number}))
@@ -102,7 +102,7 @@ class Bar(Widget):
 
 
 class Columns(Widget, can_focus=True):
-    """Two to nine answers, streaming from one batch or one after the other."""
+    """Two to nine answers, streaming in parallel or one after another."""
 
     DEFAULT_CSS = """
     Columns {
@@ -133,22 +133,22 @@ class Columns(Widget, can_focus=True):
 
     @dataclass
     class Kept(Message):
-        """This answer is to be kept."""
+        """This answer was chosen."""
 
         index: int
 
     @dataclass
     class HeatWanted(Message):
-        """The probabilities of this answer's tokens are to be shown."""
+        """The token probabilities of this answer should be shown."""
 
         index: int
 
     @dataclass
     class Left(Message):
-        """Its user stops the answers or, where all have ended, leaves without a choice of their own."""
+        """The user stops the answers, or leaves after they have ended without choosing one."""
 
         writing: bool
-        """Whether some answer has not ended."""
+        """Whether an answer has not ended."""
 
     def __init__(self, n: int, headings: Sequence[str] = (), *, caption: str | None = None) -> None:
         super().__init__()
@@ -156,25 +156,25 @@ class Columns(Widget, can_focus=True):
         self.columns = [Column(index, headings[index] if headings else "") for index in range(n)]
         self.caption = f"{n} answers, ★ the likeliest: mean log-probability of a token" if caption is None else caption
         self.order = list(range(n))
-        """The answers as they are shown."""
+        """Indices of the answers in the order shown."""
         self.by_rank = False
         self.current = 0
         self.tabbed = False
-        """Whether there is room for one column only."""
+        """Whether only one column fits."""
         self.columns[0].current = True
 
     @property
     def layout(self) -> Layout:
-        return self.tiling  # styles know layouts by name only, and none but Textual's own
+        return self.tiling  # styles can only name Textual's own layouts
 
     def compose(self) -> ComposeResult:
         yield self.bar
         yield from self.columns
 
-    # What comes
+    # Content
 
     def take(self, deltas: Sequence[Delta]) -> None:
-        """Add what the model wrote to its answers."""
+        """Add deltas to their answers."""
         for index in sorted({delta.index for delta in deltas}):
             mine = [delta for delta in deltas if delta.index == index]
             text = printable("".join(delta.text for delta in mine if delta.channel == "text"))
@@ -183,7 +183,7 @@ class Columns(Widget, can_focus=True):
                 self.finish(index, reason)
 
     def grow(self, index: int, text: str, tokens: Sequence[Token]) -> None:
-        """Add to an answer."""
+        """Append to an answer."""
         scored = self.scored
         self.columns[index].grow(text, tokens)
         self.show_best()
@@ -196,7 +196,7 @@ class Columns(Widget, can_focus=True):
         self.settle()
 
     def finish_all(self, finish_reason: FinishReason = "cancelled") -> None:
-        """The turn has ended, and with it the answers that had not."""
+        """The turn has ended, and with it all answers."""
         for column in self.columns:
             if not column.ended:
                 column.finish(finish_reason)
@@ -209,12 +209,12 @@ class Columns(Widget, can_focus=True):
 
     @property
     def writing(self) -> bool:
-        """Whether some answer has not ended."""
+        """Whether an answer has not ended."""
         return not all(column.ended for column in self.columns)
 
     @property
     def best(self) -> int:
-        """The likeliest answer; the first where no probabilities are known."""
+        """The index of the likeliest answer; 0 if no probabilities are known."""
         return rank([column.reply for column in self.columns])[0]
 
     @property
@@ -223,7 +223,7 @@ class Columns(Widget, can_focus=True):
         return any(column.reply.scored for column in self.columns)
 
     def show_best(self) -> None:
-        """Put the star where it belongs."""
+        """Show the star at the likeliest answer."""
         best = self.best if self.scored else None
         for column in self.columns:
             if column.best != (column.number == best):
@@ -233,17 +233,17 @@ class Columns(Widget, can_focus=True):
             self.bar.refresh()
 
     def settle(self) -> None:
-        """Bring the order up to date once all have ended."""
+        """Update the order once all answers have ended."""
         self.bar.refresh()
         if not self.writing:
             self.arrange_columns()
             self.refresh_bindings()
 
     def arrange_columns(self) -> None:
-        """Show the columns in their order."""
+        """Arrange the columns in the current order."""
         replies = [column.reply for column in self.columns]
         self.order = rank(replies) if self.by_rank else list(range(len(replies)))
-        self.bar.refresh(layout=True)  # a child's, or the arrangement would be taken from a cache
+        self.bar.refresh(layout=True)  # on a child: otherwise Textual reuses the cached arrangement
 
     # Keys
 
@@ -255,7 +255,7 @@ class Columns(Widget, can_focus=True):
         return self.scored if action in ("rank", "heat") else True
 
     def action_move(self, step: int) -> None:
-        """Go to the next answer, as they are shown."""
+        """Go to the next or previous answer as shown."""
         place = self.order.index(self.current) + step
         if 0 <= place < len(self.order):
             self.action_choose(self.order[place])
@@ -275,16 +275,16 @@ class Columns(Widget, can_focus=True):
         self.action_choose(message.number)
 
     def action_read(self, rows: int) -> None:
-        """Move through the current answer."""
+        """Scroll the current answer."""
         self.columns[self.current].read(rows)
 
     def action_turn(self, pages: int) -> None:
-        """Move through the current answer by pages."""
+        """Scroll the current answer by pages."""
         column = self.columns[self.current]
         column.read(pages * max(1, column.page - 1))
 
     def action_rank(self) -> None:
-        """Change between the order by rank and by number."""
+        """Toggle between the order by rank and by number."""
         self.by_rank = not self.by_rank
         self.arrange_columns()
 

@@ -1,4 +1,4 @@
-"""Screen: the same prompt to two models or backends, side by side."""
+"""Screen: the same prompt to two or more models or backends, side by side."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from chatapp.workspace import Opened
 Progress = Callable[[str, float], None]
 Warn = Callable[[str], object]
 OpenModel = Callable[[Choice, Progress, Warn], Opened]
-"""Opens a model on a backend, or where it runs best; is given what to tell the progress and a fallback to."""
+"""Opens a model on a backend, or the best one; takes callbacks for progress and for fallbacks."""
 
 ORDERS = {"one after the other": compare.answer_one_by_one, "in turn": compare.answer_in_turn}
 TOKENS = ("32", "64", "128", "256", "512")
 
 
 class Asked(TextArea):
-    """The prompt: enter goes on, ctrl+j adds a line."""
+    """The prompt field: enter moves on, ctrl+j adds a line."""
 
     BINDINGS = [Binding("ctrl+j,shift+enter", "newline", "New line", key_display="^J")]
 
@@ -56,7 +56,7 @@ class Asked(TextArea):
             event.stop()
             event.prevent_default()
             self.screen.focus_next()
-        elif event.key == "escape":  # with which TextArea would move the focus
+        elif event.key == "escape":  # TextArea would move the focus on escape
             event.prevent_default()
 
     def action_newline(self) -> None:
@@ -64,7 +64,7 @@ class Asked(TextArea):
 
 
 class ComparisonScreen(EndsOnce, Screen[str | None]):
-    """A form to choose who answers what, then the answers; the text of the one that is kept is the screen's result."""
+    """A form to choose the models, then their answers; dismisses with the text of a chosen answer."""
 
     CSS_PATH = "comparison.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -99,7 +99,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
 
     @classmethod
     def over(cls, front: Front) -> Opening:
-        """Several models, or one on several backends, with the prompt that is typed or was asked last."""
+        """Compare models, or backends of one model, on the typed or last prompt."""
         workspace = front.workspace
 
         def open_model(choice: Choice, on_progress: Progress, warn: Warn) -> Opened:
@@ -139,7 +139,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
     # The form
 
     async def action_start(self) -> None:
-        """Let the chosen ones answer."""
+        """Start the comparison, if a prompt and two models are given."""
         text = self.asked.text
         if not text.strip():
             self.notify("Write a prompt first.", severity="warning")
@@ -152,7 +152,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
             await self.begin(compare.Question(text, self.system, int(self.tokens.value)))
 
     async def begin(self, question: compare.Question) -> None:
-        """Show a column for each and start the first."""
+        """Show a column for each model and start the thread."""
         self.taking_part = [self.choices[name] for name in self.picker.chosen]
         self.results = []
         caption = f"{question.max_tokens} tokens at most, {self.order.value}"
@@ -170,7 +170,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
             for index, choice in enumerate(self.taking_part)
         ]
         answers = ORDERS[self.order.value](runners, question)
-        # It begins when the one before has let its engine go.
+        # It starts when the previous comparison's thread has released its engine.
         self.running = Drain(answers, lambda _: self.call_later(self.flush), name="comparison", after=self.running)
         self.running.start()
         self.refresh_bindings()
@@ -178,7 +178,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
         self.pulse = self.set_timer(SOONEST, self.flush)
 
     def open(self, choice: Choice, column: Column) -> Engine:
-        """Open one of the models, in the thread, and tell how that goes."""
+        """Open one of the models; runs in the thread."""
 
         def report(step: str, share: float) -> None:
             self.call_later(self.show_progress, column, step, share)
@@ -186,23 +186,23 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
         return self.open_model(choice, report, partial(self.call_later, self.warn)).engine
 
     def show_progress(self, column: Column, step: str, share: float) -> None:
-        """Opening takes a while; this is how far it is."""
+        """Show the progress of opening a model."""
         column.say(f"○ {share:.0%}")
         column.note(muted(printable(step)))
 
     def warn(self, reason: str) -> None:
-        """A backend has failed, and another takes over."""
+        """A backend has failed and another takes over."""
         self.notify(f"{printable(reason)}.", severity="warning", markup=False)
 
     # The answers
 
     @property
     def answering(self) -> bool:
-        """Whether some model still answers."""
+        """Whether a model is still answering."""
         return self.pulse is not None
 
     def flush(self) -> None:
-        """Show what arrived since the last time, and come back soon enough to look live."""
+        """Show what arrived since the last time, and schedule the next update."""
         if not (self.running and self.columns and self.pulse):
             return
         self.pulse.stop()
@@ -222,7 +222,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
             self.pulse = self.set_timer(self.pace.pause(), self.flush)
 
     def show_written(self, columns: Columns, written: dict[int, list[Delta]]) -> None:
-        """Add deltas to the columns of those that wrote them."""
+        """Add deltas to their columns."""
         for index, deltas in written.items():
             text = "".join(delta.text for delta in deltas if delta.channel == "text")
             tokens = [token for delta in deltas for token in delta.tokens]
@@ -231,7 +231,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
                 self.show_latencies(columns, index)
 
     def show_latencies(self, columns: Columns, index: int) -> None:
-        """The time to the first token, and which latency few tokens exceed."""
+        """Show the time to the first token and the 95th percentile of latency."""
         column = columns.columns[index]
         first, p95 = column.reply.time_to_first_token or 0.0, column.reply.percentile(95)
         parts = [("first ", "$muted"), (milliseconds(first), "$text")]
@@ -240,7 +240,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
         column.note(Content.assemble(*parts), *column.notes[1:])
 
     def show(self, columns: Columns, event: compare.Event) -> None:
-        """One event that is no text."""
+        """Show an event other than text."""
         match event:
             case compare.Opened(index, placement):
                 columns.columns[index].say("● reading", "accent")
@@ -253,7 +253,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
                 columns.fail(index, error)
 
     def end(self, columns: Columns) -> None:
-        """All have ended, or were stopped."""
+        """All answers have ended or were stopped: show the table of results."""
         self.pulse = None
         columns.finish_all("cancelled")
         if self.results:
@@ -280,7 +280,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
 
     @on(Columns.HeatWanted)
     def show_heat(self, message: Columns.HeatWanted) -> None:
-        """The probability of each token of an answer."""
+        """Show the token probabilities of an answer."""
         from chatapp.tui.insight.heat import HeatScreen
 
         assert self.columns
@@ -291,12 +291,12 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
             self.refuse(self.taking_part[message.index])
 
     def refuse(self, choice: Choice) -> None:
-        """There is no answer yet to do something with."""
+        """Say that there is no answer yet."""
         self.notify(f"{printable(str(choice))} has written nothing yet.", severity="warning", markup=False)
 
     @on(Columns.Left)
     async def action_leave(self) -> None:
-        """Stop the models; where none runs, go back to the form, and from there out."""
+        """Stop the models, or go back to the form, or leave."""
         if self.answering:
             self.stop()
         elif self.columns:
@@ -311,7 +311,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
             self.flush()
 
     async def show_form(self) -> None:
-        """Ask anew."""
+        """Show the form again."""
         if self.columns:
             await self.columns.remove()
             self.columns = None
@@ -325,5 +325,5 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
 
 
 def muted(text: str) -> Content:
-    """A line that matters less."""
+    """A line in the muted colour."""
     return Content.assemble((text, "$muted"))

@@ -1,4 +1,4 @@
-"""Widget: a list to choose a few from; typing narrows it down."""
+"""Widget: a list to choose several names from, filtered by typing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from chatapp.text.printable import printable
 from chatapp.tui.widgets.rows import Rows
 
 MOST = 4
-"""Names that may be chosen."""
+"""Maximum names that can be chosen."""
 
 
 class Picker(Rows):
-    """Names, of which some may be chosen; they keep the order in which they were."""
+    """Names, some of them chosen, in the order they were chosen."""
 
     ALLOW_SELECT = False
     HEADING = 1
     rows: list[str]
-    """The names that have what was typed."""
+    """The names that match the filter."""
     BINDINGS = [
         Binding("space", "choose", "Choose", key_display="space", id="picker.choose"),
         Binding("enter", "screen.start", show=False),
@@ -46,7 +46,7 @@ class Picker(Rows):
         event.stop()
 
     def narrow(self, text: str) -> None:
-        """Show only the names that have this text."""
+        """Show only names that contain this text."""
         self.filter = text
         self.rows = [name for name in self.names if text in name.replace(" ", "").lower()]
         self.measure()
@@ -58,7 +58,7 @@ class Picker(Rows):
         self.refresh()
 
     def action_choose(self) -> None:
-        """Choose the name at the cursor, or leave it out again."""
+        """Choose the name at the cursor, or undo that."""
         if not self.rows:
             return
         name = self.rows[self.cursor]
@@ -80,21 +80,21 @@ class Picker(Rows):
 
     def on_click(self, event: events.Click) -> None:
         if 0 < event.y <= len(self.rows) - self.scroll_offset.y:
-            self.call_next(self.action_choose)  # once the cursor is there
+            self.call_next(self.action_choose)  # after the cursor has moved there
 
     def render_line(self, y: int) -> Strip:
         content = self.head() if y == 0 else self.row(self.scroll_offset.y + y - 1)
         return Visual.to_strips(self, content, self.size.width, 1, self.visual_style, pad=True)[0]
 
     def head(self) -> Content:
-        """How many are chosen, and what was typed."""
+        """How many are chosen, and the filter."""
         count = f" {len(self.chosen)} of at most {MOST} chosen"
         hint = "   type to filter, ⏎ to compare"
         typed = (f"   only names with “{self.filter}”", "$accent") if self.filter else (hint, "$muted")
         return Content.assemble((count, "$muted"), typed).truncate(self.size.width, ellipsis=True)
 
     def row(self, index: int) -> Content:
-        """One name."""
+        """A line with a name."""
         if index >= len(self.rows):
             return Content(" no name has that" if not self.rows and index == 0 else "")
         name = self.rows[index]
@@ -108,7 +108,7 @@ class Picker(Rows):
 
 
 class OneOf(Widget, can_focus=True):
-    """One of a few values, changed with left and right."""
+    """A choice among a few values, changed with left and right."""
 
     BINDINGS = [
         Binding("left", "step(-1)", "Change", key_display="←→"),
@@ -120,7 +120,7 @@ class OneOf(Widget, can_focus=True):
         self.label, self.values, self.value = label, tuple(values), value
 
     def action_step(self, step: int) -> None:
-        """Take the next value, or the one before; after the last comes the first."""
+        """Take the next or previous value, wrapping around."""
         self.value = self.values[(self.values.index(self.value) + step) % len(self.values)]
         self.refresh()
 

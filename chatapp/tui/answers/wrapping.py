@@ -1,4 +1,4 @@
-"""Plain text in rows, wrapped as it grows."""
+"""Plain text wrapped into rows as it grows."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ TAB = " " * 4
 
 
 class Wrapped:
-    """A text in rows of at most so many cells, a last space not counted; more costs the last row and what is new."""
+    """A text in rows of at most `width` cells, not counting a final space; growing rewraps only the last row."""
 
     def __init__(self, width: int) -> None:
         self.width = width
         self.rows = [""]
         self.parts: list[str] = []
-        """The text as it came, to be wrapped anew at another width."""
+        """The text as it arrived, for wrapping at another width."""
 
     def grow(self, text: str) -> int:
-        """Add text, made safe to show; gives the first row that changed."""
+        """Append text, made printable; returns the index of the first changed row."""
         self.parts.append(text)
         first = len(self.rows) - 1
-        # Together with the last row, or a flood of invisible characters could come in small doses.
+        # Include the last row: a flood of invisible characters might arrive in small pieces.
         safe = printable(self.rows.pop() + text.replace("\t", TAB))
         for line in safe.split("\n"):
             self.rows += wrap(line, self.width)
@@ -39,9 +39,9 @@ class Wrapped:
 
 
 def wrap(line: str, width: int) -> list[str]:
-    """The rows of a line, broken between words; a word wider than a row is cut.
+    """The rows of a line, broken between words; a longer word is cut.
 
-    Every row but the last stays as it is when the line gets longer.
+    All rows but the last stay the same when the line grows.
     """
     rows, room = [""], width
     for word, gap in re.findall(r"([^ ]*)( *)", line):
@@ -53,9 +53,8 @@ def wrap(line: str, width: int) -> list[str]:
             *full, word = chop_cells(word, width)
             rows[-1:] = [*full, ""]
             cells = cell_len(word)
-        gap = gap[
-            : max(1, room - cells)
-        ]  # at the end of a row one space stays, unseen, to tell that the word has ended
+        # One space is kept even beyond the row's end, to remember that the word has ended.
+        gap = gap[: max(1, room - cells)]
         rows[-1] += word + gap
         room -= cells + len(gap)
     return rows

@@ -1,4 +1,4 @@
-"""Widget: calls of tools, between the answer that makes them and the one that follows: asked about, done, stopped."""
+"""Widget: the tool calls of an answer: asks the user, shows progress, and can be stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from chatapp.conversation.tools import Result
 
 QUIET = 0.6
-"""Seconds without a key before one counts: who was typing something else has not answered."""
+"""Seconds without a key before an answer counts, so that a key meant for the prompt does not answer."""
 KEYS: dict[str, Decision] = {"o": "once", "c": "conversation", "r": "refuse"}
 CHOICES = Content("").join(
     part
@@ -38,7 +38,7 @@ CHANGED = "This tool is no longer what it was when you allowed it."
 
 
 class Calls(Vertical):
-    """The calls of one answer; it is shown while its user is asked, and gets the keys then."""
+    """The tool calls of one answer; visible and focused while the user is asked."""
 
     can_focus = True
     BINDING_GROUP_TITLE = "Call"
@@ -46,43 +46,43 @@ class Calls(Vertical):
 
     @dataclass
     class Changed(Event):
-        """A call is asked about, begins or has ended: what is done now, in a word or two."""
+        """The state has changed; `doing` says what is happening, in a few words."""
 
         doing: str
 
     @dataclass
     class Ended(Event):
-        """All calls are answered, or were stopped."""
+        """All calls have a result, or were stopped."""
 
         goes_on: bool
         reason: str
-        """Why the model does not go on, where that is not its user's doing."""
+        """Why the model does not continue, unless the user stopped it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.display = False
         self.head, self.told = Static("", markup=False), Static("", markup=False)
-        """The tool; and what it does, with the arguments."""
+        """The tool's name, and its description with the arguments."""
         self.scroll = VerticalScroll(self.told, can_focus=False)
         self.busy = False
-        """Whether calls are being answered."""
+        """Whether calls are being run."""
         self.asked: asyncio.Future[Decision] | None = None
         self.running: RunningCall | None = None
         self.quiet = 0.0
-        """When a key was pressed last that may have been meant for somebody else."""
+        """When a key was last pressed that may have been meant for the prompt."""
 
     def compose(self) -> ComposeResult:
         yield self.head
-        yield Buttons(CHOICES)  # above what may be longer than the screen
+        yield Buttons(CHOICES)  # above the arguments, which may be longer than the screen
         yield self.scroll
 
     def begin(self, dialogue: Dialogue) -> None:
-        """Answer the calls of the last reply of a conversation."""
+        """Run the calls of the last reply."""
         self.busy = True
         self.run_worker(self.answer(dialogue), group="calls")
 
     async def answer(self, dialogue: Dialogue) -> None:
-        """Have them answered, one after the other."""
+        """Run the calls one after another."""
         from chatapp.conversation.rounds import LATE, ROUNDS, Question, answer_calls, count_rounds
 
         steps, goes_on = answer_calls(dialogue), False
@@ -100,7 +100,7 @@ class Calls(Vertical):
             self.post_message(self.Ended(goes_on, LATE.format(ROUNDS) if late else ""))
 
     async def ask(self, question: Question) -> Decision:
-        """Ask the user about a call."""
+        """Ask the user whether a call may run."""
         from chatapp.conversation.rounds import describe_call
         from chatapp.text.markdown import cut
 
@@ -129,7 +129,7 @@ class Calls(Vertical):
             self.display, self.asked = False, None
 
     def on_key(self, event: events.Key) -> None:
-        """Take an answer, unless somebody is still typing something else."""
+        """Take the answer, unless the user is still typing something else."""
         if not self.asked or event.key == "escape":
             return
         if event.key in SCROLLS:
@@ -138,13 +138,13 @@ class Calls(Vertical):
         if event.is_printable or event.key == "enter":
             event.stop()
             event.prevent_default()
-        now, before = event.time, self.quiet  # when it was pressed: a busy screen may learn of it late
+        now, before = event.time, self.quiet  # event.time, since a busy screen may handle the key late
         self.quiet = now
         if now > before + QUIET and event.character in KEYS and not self.asked.done():
             self.asked.set_result(KEYS[event.character])
 
     async def run(self, running: RunningCall) -> Result:
-        """Wait for a call, unless its user stops it."""
+        """Wait for a call, unless the user stops it."""
         from chatapp.conversation.rounds import STOPPED
 
         self.running = running
@@ -152,14 +152,14 @@ class Calls(Vertical):
         try:
             return await asyncio.wrap_future(running.result)
         except asyncio.CancelledError:
-            if not running.result.cancelled():  # it is the screen that ends
+            if not running.result.cancelled():  # the screen is closing
                 raise
             return STOPPED
         finally:
             self.running = None
 
     def action_stop(self) -> None:
-        """Let nothing more of it be done."""
+        """Stop asking, and cancel the running call."""
         if self.asked and not self.asked.done():
             self.asked.set_result("stop")
         if self.running:

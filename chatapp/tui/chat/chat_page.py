@@ -1,4 +1,4 @@
-"""Widget: the page of a chat: the messages of one conversation, the last one growing."""
+"""Widget: the messages of a chat, the last one growing."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 RECENT = 5
 """Answers kept as Markdown widgets."""
 WINDOW, MORE = 20, 10
-"""Messages shown, and how many more come each time one scrolls to the top: every widget costs time."""
+"""Messages shown, and how many are added when scrolling to the top: every widget costs time."""
 FIRST = 6
-"""Messages shown at once where there were none: the others of the window come when these are painted."""
+"""Messages shown in the first frame; the rest of the window follows."""
 
 
 class ChatPage(EndsInTime, VerticalScroll):
-    """One branch of a conversation; it follows the end when it is already there."""
+    """One branch of a conversation; it follows the end while scrolled there."""
 
     can_focus = False
 
     def __init__(self) -> None:
         super().__init__()
         self.dialogue: Dialogue | None = None
-        """The conversation whose branch is shown; None until the history is open."""
+        """The conversation; None until the history is open."""
         self.branch: Sequence[Message] = ()
-        """All messages, also those above the ones that are shown."""
+        """All messages, including those above the ones shown."""
         self.answer: Answer | None = None
-        """The one that is being written."""
+        """The answer being written."""
         self.changing = Lock()
-        """Held by what shows other messages: two at once would both mount what neither saw of the other."""
+        """Held while messages are replaced: two changes at once would mount the same messages twice."""
         self.extending = False
         """Whether messages are being added above."""
         self.count: Callable[[str], int] | None = None
-        """Counts the tokens of what is folded, once a model is open."""
+        """Counts the tokens of folded parts; None until a model is open."""
 
     def compose(self) -> ComposeResult:
         self.earlier = Static("", markup=False, classes="earlier")
@@ -58,7 +58,7 @@ class ChatPage(EndsInTime, VerticalScroll):
         yield self.messages
 
     def weigh(self, count: Callable[[str], int] | None) -> None:
-        """Say how many tokens the folded parts of questions take, where something can count them."""
+        """Show the token counts of folded parts of questions."""
         self.count = count
         for view in self.said:
             if isinstance(view, Question):
@@ -66,7 +66,7 @@ class ChatPage(EndsInTime, VerticalScroll):
 
     @property
     def said(self) -> list[Said]:
-        """The messages that are shown."""
+        """The message widgets shown."""
         messages = self.messages.children if self.is_mounted else ()
         return [child for child in messages if isinstance(child, Said)]
 
@@ -74,29 +74,29 @@ class ChatPage(EndsInTime, VerticalScroll):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was said here yet."""
+        """Whether the conversation has no messages."""
         return not (self.dialogue and self.dialogue.branch())
 
     async def show(self) -> None:
-        """Show the conversation as it is now."""
+        """Show the current branch."""
         async with self.changing:
             await self.show_branch(self.dialogue.branch() if self.dialogue else ())
 
     open = show
 
     def last(self, role: Role) -> Message | None:
-        """The last message of one side."""
+        """The last message of this role."""
         return self.dialogue.last(role) if self.dialogue else None
 
     def keep(self, draft: Callable[[], str]) -> None:
-        """Keep what was typed and not sent."""
+        """Save the draft."""
         if self.dialogue:
             self.dialogue.keep_draft(draft())
 
     keep_typed = keep
 
     def prompt(self, engine: Engine, draft: Callable[[], str]) -> Sequence[Prompted] | str:
-        """The conversation up to the last question, or to what is typed, as the model would read it."""
+        """The messages up to the last question, or up to the draft, as the model would get them."""
         from chatapp.conversation.context_window import prompt
         from chatapp.history import Message
 
@@ -111,44 +111,44 @@ class ChatPage(EndsInTime, VerticalScroll):
 
     @property
     def tokens_measured(self) -> int:
-        """The tokens that the conversation took when its last answer was measured."""
+        """The tokens of the conversation according to its last answer; 0 if unknown."""
         if not self.dialogue or not (last := self.last("assistant")):
             return 0
         from chatapp.evaluation.measurements import Answer as Measured
 
-        found = Measured.of(last.usage)  # of several answers it has the tokens of all
+        found = Measured.of(last.usage)  # with several answers, it counts the tokens of all of them
         return (found.prompt_tokens or 0) + (len(self.dialogue.tokens(last.id)) or found.completion_tokens or 0)
 
-    # What begins a reply
+    # Turns: each method returns a function that begins one, given the engine
 
     def again(self, said: Message | None = None, n: int = 1) -> Callable[[Engine], Turn] | None:
-        """What begins other answers beside this one, or the last, or answers a question at the end."""
+        """Another answer beside this one or the last, or an answer to a final question; None if there is nothing."""
         if self.dialogue and (said := said or self.dialogue.unanswered or self.last("assistant")):
             return partial(self.dialogue.again, message=said.id, n=n)
         return None
 
     def resume(self) -> Callable[[Engine], Turn] | None:
-        """What lets the last answer go on where it was cut off, or answers a question at the end."""
+        """Continue the last answer where it was cut off, or answer a final question."""
         if self.dialogue and self.dialogue.unanswered:
             return self.again()
         last = self.last("assistant")
         return partial(self.dialogue.resume, message=last.id) if self.dialogue and last else None
 
     def go_on(self, said: Message, tokens: Sequence[Token]) -> Callable[[Engine], Turn]:
-        """What begins another version of an answer, which begins with these tokens."""
+        """Another version of an answer that begins with these tokens."""
         assert self.dialogue
         return partial(self.dialogue.go_on, message=said.id, tokens=tokens)
 
     def release(self) -> None:
-        """Nothing could be begun: nothing has changed here."""
+        """The turn could not begin; nothing has changed here."""
 
     def reached(self) -> None:
-        """A message is whole: it reaches into no other."""
+        """None: chat messages are whole."""
 
     # The reply
 
     async def await_reply(self, turn: Turn) -> None:
-        """Show a question and make room for its answer."""
+        """Show the question and an empty answer."""
         from chatapp.text.markdown import Tame
 
         assert self.dialogue
@@ -158,15 +158,15 @@ class ChatPage(EndsInTime, VerticalScroll):
             self.answer = Answer(reply, tame=Tame())
             with self.app.batch_update():
                 await self.messages.mount(self.answer)
-        if not self.answer.is_mounted:  # the screen closes
+        if not self.answer.is_mounted:  # the screen is closing
             self.answer = None
             return
-        if isinstance(self.screen.focused, Said):  # the keys stay with the messages, at the newest one
+        if isinstance(self.screen.focused, Said):  # keep the focus on messages, at the newest one
             self.answer.focus(scroll_visible=False)
         self.anchor()
 
     async def grow(self, deltas: Sequence[Delta]) -> None:
-        """Add to the answer that is being written, and to what was thought before it."""
+        """Add deltas to the answer and its thinking."""
         if not self.answer:
             return
         if thought := [delta for delta in deltas if delta.channel == "thinking"]:
@@ -175,7 +175,7 @@ class ChatPage(EndsInTime, VerticalScroll):
             await self.answer.grow(text)
 
     async def finish(self, turn: Turn, mark: str, *, written: bool) -> None:
-        """The answer has ended; where nothing was written, show what there was before its question."""
+        """The answer has ended; if nothing was written, the question is taken back."""
         assert self.dialogue
         branch = self.dialogue.branch()
         if self.answer:
@@ -191,9 +191,9 @@ class ChatPage(EndsInTime, VerticalScroll):
             await self.show_branch([one for one in branch if one.id not in gone])
 
     async def show_end(self) -> None:
-        """Show what a stopped answer came to, once its thread has ended: perhaps a token more than was shown."""
+        """Show the final text of a stopped answer, which may have got one more token."""
         async with self.changing:
-            if self.dialogue and not self.answer:  # of which the next may have begun already
+            if self.dialogue and not self.answer:  # the next answer may have begun already
                 top, follows = self.scroll_y, self.is_vertical_scroll_end
                 await self.show_branch(self.dialogue.branch())
                 if not follows:
@@ -211,13 +211,13 @@ class ChatPage(EndsInTime, VerticalScroll):
             self.dialogue.select(said.versions[place])
             top = self.scroll_y
             await self.show()
-            self.scroll_to(y=top, animate=False, immediate=True)  # it comes where the other version stood
+            self.scroll_to(y=top, animate=False, immediate=True)  # keep the versions at the same place
             self.focus_on(said.versions[place])
 
     # Messages as widgets
 
     async def show_branch(self, branch: Sequence[Message]) -> None:
-        """Show a branch: what it shares with the one before stays as it is."""
+        """Show a branch, keeping the widgets of the messages it shares with the one shown before."""
         before = {view.said.id: view for view in self.said}
         self.branch = branch
         first = max(0, len(branch) - (max(WINDOW, len(before)) if before else FIRST))
@@ -227,7 +227,7 @@ class ChatPage(EndsInTime, VerticalScroll):
             if view is None or view.said.text != message.text:
                 break
             kept.append(view)
-        new = self.views(branch[first + len(kept) :], recent=RECENT if before else 0)  # what is opened comes at once
+        new = self.views(branch[first + len(kept) :], recent=RECENT if before else 0)  # 0 opens a conversation faster
         with self.app.batch_update():
             await self.messages.remove_children([view for view in before.values() if view not in kept])
             for view, message in zip(kept, branch[first:], strict=False):
@@ -244,7 +244,7 @@ class ChatPage(EndsInTime, VerticalScroll):
             self.call_after_refresh(self.load_earlier, WINDOW - FIRST)
 
     def views(self, messages: Sequence[Message], recent: int = RECENT) -> list[Said]:
-        """The widgets of messages; of the answers, the most recent ones as Markdown."""
+        """The widgets of messages; the most recent answers as Markdown."""
         answers = [message.id for message in messages if message.role == "assistant"]
         live = set(answers[-recent:]) if recent else set()
         return [self.view(message, settled=message.id not in live) for message in messages]
@@ -259,10 +259,10 @@ class ChatPage(EndsInTime, VerticalScroll):
             return ToolResult(message)
         return Question(message, self.count)
 
-    # What is above
+    # Earlier messages
 
     def count_earlier(self, count: int) -> None:
-        """Tell how many messages are above."""
+        """Show how many messages are above."""
         self.earlier.display = bool(count)
         self.earlier.update(f"{count:,} earlier {'message' if count == 1 else 'messages'}: scroll up")
 
@@ -274,7 +274,7 @@ class ChatPage(EndsInTime, VerticalScroll):
             self.call_next(self.load_earlier)
 
     async def load_earlier(self, more: int = MORE) -> None:
-        """Show a few more messages above, and stay at the message that was on top."""
+        """Add a few more messages above, keeping the scroll position."""
         first = len(self.branch) - len(self.said)
         if self.extending or first <= 0:
             return
@@ -288,12 +288,12 @@ class ChatPage(EndsInTime, VerticalScroll):
         self.call_after_refresh(self.stay, height)
 
     def stay(self, height: int) -> None:
-        """Scroll as far as what came above is high."""
+        """Scroll down by the height of what was added above."""
         self.scroll_to(y=self.scroll_y + self.virtual_size.height - height, animate=False, force=True)
         self.extending = False
 
     async def reach(self, message: int) -> None:
-        """Show the branch with a message, and scroll there."""
+        """Show the branch with a message, and scroll to it."""
         if self.dialogue and all(one.id != message for one in self.dialogue.branch()):
             self.dialogue.select(message)
             await self.show()
@@ -308,14 +308,14 @@ class ChatPage(EndsInTime, VerticalScroll):
         self.focus_on(message)
 
     def focus_on(self, message: int) -> None:
-        """Let the keys act on a message, and show it."""
+        """Focus a message and scroll to it."""
         for view in self.said:
             if view.said.id == message:
                 view.focus(scroll_visible=False)
                 self.call_after_refresh(self.scroll_to_widget, view, animate=False, top=True, force=True)
 
     async def settle(self) -> None:
-        """Turn answers that are long past into one widget each; these are lower, so not while somebody reads above."""
+        """Turn older answers into one widget each; this changes their height, so not while scrolled up."""
         if not self.is_vertical_scroll_end:
             return
         answers = [view for view in self.said if isinstance(view, Answer)]

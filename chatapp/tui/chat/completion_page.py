@@ -1,4 +1,4 @@
-"""Widget: the page of a completion: a text that its reader and the model write together, with its versions."""
+"""Widget: the text of a completion, written by user and model together, with its versions."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from chatapp.history import Role
 
 EXAMPLE = "class Stack:\n    def __init__(self): self.items = []\n    def __len__(self):"
-"""What the built-in model goes on with rightly, whichever way its tokens fall."""
+"""A text that the built-in model continues well, even when sampling."""
 GAP_EXAMPLE = (
     "class Account:\n    def __init__(self, name, balance):\n        ",
     "\n        self.balance = balance\n\n    def deposit(self, amount):\n        self.balance += amount\n",
 )
-"""What stands before a gap and behind it, which the built-in model fills rightly."""
+"""The text before and after a gap that the built-in model fills well."""
 COMMAND = re.compile(r"/[A-Za-z?]+(?:\s.*)?")
-"""A text that is meant for the application rather than for the model, as long as it is the only line."""
+"""A text that is a slash command, if it is the only line."""
 SURE = "ctrl+t: how sure the model was of each token"
 
 
 class CompletionPage(AuthoredText):
-    """Text that the model continues in place, at its end or in a gap, differently, or from one of its tokens."""
+    """A text that the model continues at its end, in a gap, in another version, or from one of its tokens."""
 
     BINDING_GROUP_TITLE = "Text"
     BINDINGS = [
@@ -56,82 +56,82 @@ class CompletionPage(AuthoredText):
         """The model should continue the text."""
 
     class HelpWanted(Event):
-        """Somebody pressed enter as if to send something."""
+        """Enter was pressed as if to send something."""
 
     @dataclass
     class Interrupted(Event):
-        """Its user typed, or took something back, while the model was writing."""
+        """The user typed or deleted something while the model was writing."""
 
         act: Callable[[], object]
-        """Does that, once the model has stopped."""
+        """Applies the change, once the model has stopped."""
 
     def __init__(self) -> None:
         super().__init__(placeholder=EXAMPLE)
         keys = self._bindings.key_to_bindings
-        for key in ("ctrl+z", "super+z"):  # TextArea's keys come first, but the footer should begin with ours
+        for key in ("ctrl+z", "super+z"):  # TextArea binds them too, but the footer should begin with ours
             keys[key] = keys.pop(key)
         self.dialogue: Dialogue | None = None
-        """The conversation that the text is the shown branch of; None until the history is open."""
+        """The conversation whose shown branch is the text; None until the history is open."""
         self.count_tokens: Callable[[str], int] | None = None
-        """Counts tokens, where a model is open; may be slow."""
+        """Counts tokens, if a model is open; may be slow."""
         self.turn: Turn | None = None
-        """What the model wrote last."""
+        """The last turn."""
         self.gaps = False
-        """Whether the model can write between two texts."""
+        """Whether the model can fill gaps."""
         self.gap = False
-        """Whether that was asked for last."""
+        """Whether the last request was to fill a gap."""
         self.offering = True
-        """Whether the keys were shown with the one that fills a gap."""
+        """Whether the footer was last shown with the key to fill a gap."""
 
     # The conversation
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is written here yet."""
+        """Whether the text is empty."""
         return not self.text
 
     async def open(self) -> None:
-        """Show a conversation that was opened, where anything was said in it."""
+        """Show an opened conversation, if it has messages."""
         if self.dialogue and (branch := self.dialogue.branch()):
             self.load([(one.role, one.text) for one in branch])
 
     async def show(self) -> None:
-        """Show the conversation as it is now; undo brings the text before back."""
+        """Show the current branch; undo restores the text before."""
         branch = self.dialogue.branch() if self.dialogue else ()
         self.change([(one.role, one.text) for one in branch], mark=self.version)
 
     def last(self, role: Role) -> Said | None:
-        """The last message of one side, of what the text is now."""
+        """The last message of this role in the current text."""
         if not self.dialogue:
             return None
-        if not self.growing and self.display:  # else its end is not here yet
+        if not self.growing and self.display:  # otherwise the text is incomplete
             if not self.text:
                 return None
             if not self.dialogue.follow(self.text):
-                self.dialogue.write(self.parts())  # what was changed is a version, too
+                self.dialogue.write(self.parts())  # the user's changes become a version
         return self.dialogue.last(role)
 
     @property
     def settled(self) -> bool:
-        """Whether all of the text is here: nobody writes it; also when the app has ended, which hides everything."""
+        """Whether the text is complete: nothing is being written. Still true when a closing app has hidden it."""
         return not self.growing and self.styles.display != "none"
 
     def keep(self, draft: Callable[[], str]) -> None:
-        """Keep the text as it is: all of it is the conversation, and nothing a draft."""
+        """Save the text as messages; it needs no draft then."""
         if self.dialogue and self.settled:
             if self.text.strip() or self.dialogue.branch():
                 self.dialogue.write(self.parts())
             self.dialogue.keep_draft("")
 
     def keep_typed(self, draft: Callable[[], str]) -> None:
-        """Keep the text while its user types on, as a draft: as messages, each moment of it would be a version."""
+        """Save the text as a draft while the user types; as messages, every pause would make a version."""
         if self.dialogue and self.settled:
             known = self.text == "".join(one.text for one in self.dialogue.branch())
             self.dialogue.keep_draft("" if known or not self.text.strip() else self.text)
 
     @property
     def draft(self) -> str:
-        """The text as a draft, which keeps it when chatapp is killed; setting it is for a conversation just opened."""
+        """The text as a draft; set it only for a conversation just opened."""
         return self.text
 
     @draft.setter
@@ -141,36 +141,36 @@ class CompletionPage(AuthoredText):
 
     @property
     def version(self) -> str:
-        """Which of several versions of the model's last words is shown."""
+        """Which version of the model's last reply is shown."""
         from chatapp.tui.chat.message import version
 
         last = self.dialogue.last("assistant") if self.dialogue else None
         return version(last) if last else ""
 
     def prompt(self, engine: Engine, draft: Callable[[], str]) -> Sequence[Prompted] | str:
-        """What the model would read."""
+        """The text, which is the prompt."""
         return self.text
 
     @property
     def tokens_measured(self) -> int:
-        """The tokens that the conversation took: a text is counted anew."""
+        """0: the text is always counted anew."""
         return 0
 
     def weigh(self, count: Callable[[str], int] | None) -> None:
-        """Tell how many tokens the text takes, where something can count them."""
+        """Count the tokens of the text."""
         self.measure()
 
     @work(thread=True, exclusive=True, group="count")
     def measure(self) -> None:
-        """Count the tokens of the text; a thread that takes long is not to tell an older one's after a newer one's."""
-        worker, count = get_current_worker(), self.count_tokens  # another model may be chosen meanwhile
+        """Count the tokens of the text in a thread; an outdated count is dropped."""
+        worker, count = get_current_worker(), self.count_tokens  # the model may change meanwhile
         text = self.text
         tokens = count(text) if count else None
         if not worker.is_cancelled:
             self.call_later(self.tell_count, text, tokens)
 
     def tell_count(self, text: str, tokens: int | None) -> None:
-        """Tell how many tokens a text takes, unless the model has written on meanwhile."""
+        """Post the token count, unless the text has changed meanwhile."""
         if text == self.text:
             self.post_message(self.Counted(tokens))
 
@@ -184,17 +184,17 @@ class CompletionPage(AuthoredText):
             self.dialogue.select(message)
             await self.show()
 
-    # What begins a reply
+    # Turns: each method returns a function that begins one, given the engine
 
     def ask(self, n: int = 1) -> Callable[[Engine], Turn] | None:
-        """What begins n continuations; None where there is no text yet, which is told."""
+        """Continue the text n times; None, after a notification, if there is no text yet."""
         if self.text.strip():
             return partial(self.begin, n=n)
         self.notify("Write something first, or take the example with tab.")
         return None
 
     def begin(self, engine: Engine, *, n: int) -> Turn:
-        """Begin a continuation; where the user took back some tokens, another version of the reply they are of."""
+        """Begin a continuation; if the user took back tokens of a reply, begin another version of it."""
         assert self.dialogue
         reached = self.reached()
         before, after = self.give_way()
@@ -205,7 +205,7 @@ class CompletionPage(AuthoredText):
         return self.dialogue.continue_text(engine, before, n)
 
     def give_way(self) -> tuple[Sequence[tuple[Role, str]], str]:
-        """Let the model write, in the gap or at the end; gives what is before that place, and the text after."""
+        """Let the model write in the gap or at the end; returns the parts before that place and the text after."""
         self.number += 1
         self.head = self.cursor_location if self.gap else self.document.end
         self.move_cursor(self.head)
@@ -216,7 +216,7 @@ class CompletionPage(AuthoredText):
         return self.parts(place), self.text[place:]
 
     def again(self, said: Said | None = None, n: int = 1) -> Callable[[Engine], Turn] | None:
-        """What begins another version of what the model wrote last, where the text ends with it, or a continuation."""
+        """Another version of the model's last reply if the text ends with it, or a continuation."""
         reached = self.reached()
         self.gap = bool(reached and reached.after)
         if reached:
@@ -224,11 +224,11 @@ class CompletionPage(AuthoredText):
         return self.ask(n)
 
     def go_on(self, said: Said, tokens: Sequence[Token]) -> Callable[[Engine], Turn]:
-        """What begins another version of a reply, which begins with these tokens."""
+        """Another version of a reply that begins with these tokens."""
         assert self.dialogue
         self.dialogue.write(self.parts())
         number = self.dialogue.message(said.id).id
-        if all(one.id != number for one in self.dialogue.branch()):  # the text has become another one
+        if all(one.id != number for one in self.dialogue.branch()):  # the text has changed
             self.dialogue.select(number)
         branch = self.dialogue.branch()
         place = [one.id for one in branch].index(number)
@@ -240,7 +240,7 @@ class CompletionPage(AuthoredText):
         return partial(self.dialogue.go_on, message=number, tokens=tokens, after=after)
 
     def release(self) -> None:
-        """Nothing could be begun: the text is its user's again."""
+        """The model does not write any more: the user can edit again."""
         self.growing = self.read_only = False
         self.mark = ""
         self.refresh()
@@ -248,45 +248,45 @@ class CompletionPage(AuthoredText):
     # The reply
 
     async def await_reply(self, turn: Turn) -> None:
-        """The model begins to write, where it was given way; all before it is kept as messages now."""
+        """The turn has begun; the text before it is saved as messages, so the draft is not needed."""
         self.turn = turn
         if self.dialogue:
             self.dialogue.keep_draft("")
 
     async def grow(self, deltas: Sequence[Delta]) -> None:
-        """Add what the model wrote."""
+        """Add the model's text."""
         if text := printable("".join(delta.text for delta in deltas if delta.channel == "text")):
             self.add(text)
 
     async def finish(self, turn: Turn, mark: str, *, written: bool) -> None:
-        """The model has ended; `mark` says how, where that matters."""
+        """The model has ended; `mark` says how, if it was cut off."""
         self.release()
         if written:
             self.mark = "   ".join(filter(None, (self.version, mark)))
 
     async def show_end(self) -> None:
-        """What came after its user had stopped the model is no part of the text."""
+        """Nothing: tokens after the user's stop do not belong to the text."""
 
     @property
     def tip(self) -> str:
-        """What can be seen of the first answer, at the first text there ever was."""
+        """A hint at token probabilities, after the very first answer."""
         if self.dialogue and self.dialogue.conversation in (None, 1):
             return SURE if sum(one.role == "assistant" for one in self.dialogue.messages()) == 1 else ""
         return ""
 
-    # The model's last words
+    # The model's last reply
 
     def reached(self) -> Reached | None:
-        """The reply that the text ends with, also where the end of it was taken back; or that fills the gap."""
+        """The reply that the text ends in, even if cut short, or that fills the gap."""
         return self.dialogue.find_reached(self.text, self.turn) if self.dialogue else None
 
     async def walk(self, step: int, said: Said | None = None) -> None:
-        """Show an older or newer version of what the model wrote last."""
+        """Show an older or newer version of the model's last reply."""
         if self.growing:
             return self.notify(BUSY)
         last = self.last("assistant")
         if self.dialogue and last and 0 <= (place := last.versions.index(last.id) + step) < len(last.versions):
-            self.dialogue.write(self.parts())  # what was changed is a version, too
+            self.dialogue.write(self.parts())  # the user's changes become a version
             self.dialogue.select(last.versions[place])
             await self.show()
 
@@ -294,14 +294,14 @@ class CompletionPage(AuthoredText):
 
     @on(AuthoredText.Restored)
     def show_version(self) -> None:
-        """Say which version undo or redo has brought back."""
+        """Show which version undo or redo has restored."""
         reached = self.reached()
         if reached and reached.whole and not reached.after:
             self.head, self.mark = self.document.end, self.version
             self.refresh()
 
     def action_undo_token(self) -> None:
-        """Take the model's last token back."""
+        """Remove the model's last token."""
         reached = self.reached()
         if reached and reached.tokens:
             left = "".join(token.text for token in reached.shorter)
@@ -331,7 +331,7 @@ class CompletionPage(AuthoredText):
         elif event.key == "enter" and self.document.line_count == 1 and not self.coloured():
             self.post_message(self.HelpWanted())
             return  # TextArea adds the line
-        elif event.key != "escape":  # with which TextArea would move the focus
+        elif event.key != "escape":  # TextArea would move the focus on escape
             return
         event.prevent_default()
 
@@ -341,7 +341,7 @@ class CompletionPage(AuthoredText):
             event.prevent_default()
 
     def change_of(self, event: events.Key) -> Callable[[], object] | None:
-        """What a key does to the text; None where it leaves that alone."""
+        """The change that a key makes to the text; None if it makes none."""
         if event.is_printable or event.key == "enter":
             return partial(self.insert, event.character if event.character and event.is_printable else "\n")
         bound = self._bindings.key_to_bindings.get(event.key, ())
@@ -350,17 +350,17 @@ class CompletionPage(AuthoredText):
 
     @property
     def command(self) -> bool:
-        """Whether the text is a command."""
+        """Whether the text is a slash command."""
         return self.text.startswith("/") and self.document.line_count == 1 and bool(COMMAND.fullmatch(self.text))
 
     def enter_command(self) -> None:
-        """A command is done, and is no part of the text."""
+        """Clear the text and run it as a command."""
         line = self.text
         self.load_text("")
         self.post_message(self.CommandEntered(line))
 
     def give_back(self, line: str) -> None:
-        """Put a command back that could not be done, unless something else was typed since."""
+        """Restore a command that failed, unless something else was typed since."""
         if not self.text:
             self.load([("user", line)])
 
@@ -374,7 +374,7 @@ class CompletionPage(AuthoredText):
         self.post_message(self.Asked())
 
     def action_fill_gap(self) -> None:
-        """Let the model fill the gap at the cursor; in an empty text, that of an example."""
+        """Fill the gap at the cursor; in an empty text, that of an example."""
         if not self.text:
             before, after = GAP_EXAMPLE
             self.insert(before + after)
@@ -394,5 +394,5 @@ class CompletionPage(AuthoredText):
 
     @property
     def has_gap(self) -> bool:
-        """Whether there is text behind the cursor, or none at all: then there is an example."""
+        """Whether there is text after the cursor, or none at all (then the example is used)."""
         return not self.text or self.cursor_location != self.document.end

@@ -1,4 +1,4 @@
-"""The conversations of the screen: which are open, which is shown, and what is opened for them."""
+"""The conversations of the chat screen: which are open, which is shown, and opening history and models for them."""
 
 from __future__ import annotations
 
@@ -33,73 +33,73 @@ if TYPE_CHECKING:
     from chatapp.tui.sampling.drawer import SamplingDrawer
 
 KEPT = 8
-"""Conversations that stay on the screen, hidden, so that going back to one is quick."""
+"""Conversations that stay mounted, hidden, so that returning to one is quick."""
 PATIENCE = 0.5
-"""Seconds that the screen waits for another program to end its writing: a conversation tries again by itself."""
+"""Seconds the screen waits for another program to finish writing; saving is retried anyway."""
 KEEPING = 2.0
-"""Seconds after a key until what was typed is kept: so much of it is lost at most when chatapp is killed."""
+"""Seconds after a key until the draft is saved; at most this much is lost if chatapp is killed."""
 SHARE = 0.02
-"""Of the time, what that may take."""
+"""The share of time that saving drafts may take."""
 RETRY = 5.0
-"""Seconds after which saving is tried again when it failed."""
+"""Seconds between attempts while saving fails."""
 ALTERNATIVES = 5
-"""Told of each token: what might have stood in its place."""
+"""Alternatives recorded for each token."""
 
 
 class Conversations(LaidOutOnce, Screen[None]):
-    """Conversations: each has its own model, text, and reply that is being written."""
+    """A screen of conversations, each with its own model, text and reply in progress."""
 
     def __init__(self, workspace: Workspace, model: str, *, setup: Setup | None = None, resumes: bool = True) -> None:
         super().__init__()
         self.workspace, self.model, self.setup, self.resumes = workspace, model, setup, resumes
-        """The user's home; what new conversations begin with; whether to go on with the last one first."""
+        """The user's home; what new conversations begin with; whether to resume the last one first."""
         self.engines = Engines(workspace, self)
         self.history: History | None = None
         self.shelved = False
-        """Whether it is known by now if there is a history."""
+        """Whether opening the history has been attempted."""
         self.lack = ""
-        """Why there is no history, where one is wanted."""
+        """Why there is no history although the settings want one."""
         self.measuring: Measuring | None = None
         self.retrying: Timer | None = None
         self.keeping: Timer | None = None
-        """Runs while something was typed that is not kept yet."""
+        """Runs while a draft is unsaved."""
         self.keeping_took = 0.0
-        """Seconds, the last time."""
+        """Seconds the last save of drafts took."""
         self.keeper: Thread | None = None
-        """The thread that opened the history, or tried last to save."""
+        """The thread that opened the history, or last tried to save."""
         self.pane = self.new_pane(Choice(model), "completion" if model == "builtin" else "chat")
-        """The one that is shown."""
+        """The conversation that is shown."""
         self.panes = [self.pane]
-        """The one shown last stands last."""
+        """All mounted conversations, the most recently shown last."""
         self.sidebar: Sidebar | None = None
         self.drawer: SamplingDrawer | None = None
         self.stage, self.middle = Vertical(self.pane, id="stage"), Horizontal(id="middle")
-        """Where the panes are, and what is beside them."""
+        """The container of the panes, and the row with what stands beside them."""
 
     def on_mount(self) -> None:
         self.call_after_refresh(self.in_thread, self.open_history)
 
-    # What is opened behind the first frame
+    # Opened after the first frame
 
     def in_thread(self, act: Callable[[], None]) -> None:
-        """Let what waits for the disk wait elsewhere."""
+        """Run something that waits for the disk in a thread."""
         self.keeper = Thread(target=act, name="history", daemon=True)
         self.keeper.start()
 
     def open_history(self) -> None:
-        """The thread."""
+        """Open the history; runs in a thread."""
         try:
-            import chatapp.conversation  # noqa: F401  # so that the screen need not wait for it
+            import chatapp.conversation  # noqa: F401  # in this thread, so that the screen need not wait
 
             kept = self.workspace.read_settings().history
             history = self.workspace.open_history(PATIENCE) if kept else None
-            if not self.call_later(self.take_history, history) and history:  # the screen has closed
+            if not self.call_later(self.take_history, history) and history:  # the screen was closed
                 history.close()
         except Exception as error:  # whatever the disk says belongs on the screen
             self.call_later(self.take_history, None, one_line(error) or str(error))
 
     def catch_up(self) -> None:
-        """The thread that tries again to save what could not be saved."""
+        """Try again to save; runs in a thread."""
         from chatapp.conversation.rescue import catch_up
 
         if not self.history:
@@ -108,13 +108,13 @@ class Conversations(LaidOutOnce, Screen[None]):
             self.call_later(self.try_later)
 
     def try_later(self) -> None:
-        """Try to save again in a while."""
+        """Try to save again later."""
         if self.retrying:
             self.retrying.stop()
         self.retrying = self.set_timer(RETRY, partial(self.in_thread, self.catch_up))
 
     def save_all(self, history: History) -> None:
-        """There is a history at last: it gets what was said meanwhile."""
+        """The history could be opened at last: save everything to it."""
         self.notify("Conversations are being saved again, with all that was said meanwhile.")
         self.history, self.lack = history, ""
         for pane in self.panes:
@@ -123,7 +123,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.list_conversations()
 
     async def take_history(self, history: History | None, error: str = "") -> None:
-        """The history is open, or cannot be."""
+        """The history is open, or could not be opened (`error`)."""
         before, self.shelved = self.shelved, True
         if error:
             self.try_later()
@@ -140,19 +140,19 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.at_ease()
 
     async def resume(self) -> None:
-        """Go on with the last conversation, where that is wanted and there is one."""
+        """Open the last conversation, if wanted and nothing was typed yet."""
         if self.history and self.resumes and not any(map(typed, self.panes)) and not self.pane.wanted:
             with telling(self):
                 if last := self.history.last(drafts=True):
                     await self.open_conversation(last)
 
     def at_ease(self) -> None:
-        """What is shown first is there: what can wait may begin."""
+        """Called once the first conversation is shown: less urgent work may begin."""
 
     def dialogue(
         self, kind: Kind, choice: Choice, conversation: Conversation | None = None, *, kept: bool = True
     ) -> Dialogue:
-        """The conversation behind a pane."""
+        """The conversation behind a pane: a saved one, or a new one."""
         from chatapp.conversation import Dialogue, Setup
 
         setup = Setup.of_json(conversation.setup) if conversation else self.setup or Setup()
@@ -167,28 +167,28 @@ class Conversations(LaidOutOnce, Screen[None]):
         )
 
     def tell(self, text: str) -> None:
-        """Something does not go as it should."""
+        """Show a warning."""
         self.notify(text, severity="warning", timeout=10, markup=False)
 
     def tell_unsaved(self, text: str) -> None:
-        """A conversation has something to say about its being saved."""
+        """Show a warning about saving, and schedule a retry if saving failed."""
         self.tell(text)
         if any(pane.dialogue and pane.dialogue.failure for pane in self.panes):
             self.try_later()
 
     async def warm(self, pane: Pane) -> None:
-        """Open the model of a pane that has none, or take the one that is open."""
+        """Give a pane its model, opening it if necessary."""
         if not pane.opened and not pane.failure and (opened := self.engines.get(pane.choice)):
             await pane.take_up(opened)
             self.shown(pane)
 
     def show_progress(self, choice: Choice, step: str, share: float) -> None:
-        """Opening a model takes a while; this is how far it is."""
+        """Show the progress of opening a model."""
         for pane in self.of(choice):
             pane.status.show("○ loading", hint=f"{step} {share:.0%}")
 
     async def take_up(self, choice: Choice, opened: Opened) -> None:
-        """A model is open."""
+        """A model was opened."""
         self.engines.settle(choice, opened, {pane.choice for pane in self.panes if pane.busy})
         for pane in self.panes:
             if pane.choice not in self.engines.opened and pane is not self.pane and not pane.busy:
@@ -207,7 +207,7 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     @on(Pane.Changed)
     def measure(self) -> None:
-        """Measure the backends of the model that is shown while nothing is written, and stop that as soon as it is."""
+        """Measure the backends of the current model while nothing is being written."""
         if self.measuring:
             self.measuring.stopping.set()
             self.measuring = None
@@ -220,7 +220,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.measuring.start()
 
     def take_ranking(self, choice: Choice, ranking: list[Measurement]) -> None:
-        """The backends of a model are measured, the best first: new conversations run where it runs best."""
+        """The backends were measured, best first: new conversations use the best one."""
         used = next((pane.opened for pane in self.of(choice) if pane.opened), None)
         if not used or not ranking:
             return
@@ -237,11 +237,11 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.notify(f"{text}: {used.name} runs on {best.backend} in the next conversation.", markup=False)
 
     def of(self, choice: Choice) -> list[Pane]:
-        """The conversations with this model."""
+        """The panes with this model."""
         return [pane for pane in self.panes if pane.choice == choice]
 
     def rest(self, seconds: float) -> bool:
-        """Stop what runs in threads and keep what was typed; whether it ended within this time."""
+        """Stop all threads and save drafts; returns whether all threads ended within this time."""
         if self.retrying:
             self.retrying.stop()
         threads: list[Thread] = [*self.engines.opening.values(), *filter(None, [self.keeper, self.measuring])]
@@ -255,18 +255,18 @@ class Conversations(LaidOutOnce, Screen[None]):
         return wait_for([*threads, *aside()], seconds)
 
     def keep(self) -> None:
-        """Keep what was typed, for the next start, which opens the conversation shown last."""
+        """Save drafts, and which conversation was shown last."""
         for pane in self.panes:
             pane.page.keep(pane.outbox.unsent)
         last = next((pane.number for pane in reversed(self.panes) if pane.number > 0), None)
         if self.history and last:
             from chatapp.history import HistoryError
 
-            with suppress(HistoryError):  # who saves tells what is wrong with the disk
+            with suppress(HistoryError):  # saving reports disk errors
                 self.history.mark_shown(last)
 
     def keep_early(self) -> None:
-        """Keep what was typed by somebody who left before the history was open."""
+        """Save what was typed if the user left before the history was open."""
         if self.workspace.read_settings().history:
             self.history = self.workspace.open_history(PATIENCE)
             for pane in self.panes:
@@ -275,17 +275,17 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     @on(TextArea.Changed)
     def keep_soon(self) -> None:
-        """Keep what is typed in a moment; of a long text, in a longer one."""
+        """Save drafts in a moment, later if the last save took long."""
         if not self.keeping:
             self.keeping = self.set_timer(max(KEEPING, self.keeping_took / SHARE), self.keep_typed)
 
     def on_prompt_submitted(self) -> None:
-        """A message waits by now."""
+        """A message is waiting to be answered: save it as a draft."""
         self.keep_typed()
 
     @on(Pane.Changed)
     def keep_typed(self) -> None:
-        """Keep what was typed, while its user may type on."""
+        """Save drafts while the user may go on typing."""
         if self.keeping:
             self.keeping.stop()
         self.keeping, start = None, time.monotonic()
@@ -294,7 +294,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.keeping_took = time.monotonic() - start
 
     def save_or_rescue(self) -> str:
-        """Save all that is not saved; what the user should know, where that does not work."""
+        """Save everything when leaving; returns what to tell the user if that fails."""
         from chatapp.conversation.rescue import catch_up, tell_rescue
         from chatapp.history import HistoryError
 
@@ -321,16 +321,16 @@ class Conversations(LaidOutOnce, Screen[None]):
         return Pane(choice, kind, memory=self.workspace.peak_memory, renew=renew, past=self.past, kept=kept)
 
     def past(self) -> Sequence[str]:
-        """What was asked before, the newest last; called in a thread."""
+        """Earlier prompts, the newest last; called in a thread."""
         from chatapp.history import HistoryError
 
-        with suppress(HistoryError):  # who saves tells what is wrong with the disk
+        with suppress(HistoryError):  # saving reports disk errors
             return self.history.prompts()[::-1] if self.history else ()
         return ()
 
     async def show(self, pane: Pane) -> None:
-        """Bring a conversation to the front; those not seen for longest leave."""
-        with self.app.batch_update():  # no frame is without a conversation
+        """Show a conversation; the least recently shown ones are unmounted."""
+        with self.app.batch_update():  # never paint a frame without a conversation
             self.pane.display = False
             if pane not in self.panes:
                 self.panes.append(pane)
@@ -359,10 +359,10 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.pane.tell_user()
 
     def shown(self, pane: Pane) -> None:
-        """Another conversation is shown, or its model is open."""
+        """Another conversation is shown, or its model was opened."""
 
     async def begin_unkept(self) -> None:
-        """Begin a conversation that no history has."""
+        """Begin a conversation that is not saved."""
         pane = self.new_pane(self.pane.choice, self.pane.kind, kept=False)
         await self.show(pane)
         await pane.adopt(self.dialogue(pane.kind, pane.choice, kept=False))
@@ -370,7 +370,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.notify("Nothing of this conversation is kept.")
 
     async def open_conversation(self, conversation: Conversation) -> Pane:
-        """Show a conversation."""
+        """Show a saved conversation."""
         for pane in self.panes:
             if pane.dialogue and pane.dialogue.conversation == conversation.id:
                 await self.show(pane)
@@ -390,9 +390,9 @@ class Conversations(LaidOutOnce, Screen[None]):
         return pane
 
     async def action_new(self) -> None:
-        """Begin another conversation with the same model; the one before stays in the list."""
+        """Begin a new conversation with the same model."""
         before = self.pane
-        unused = before.kept and before.number < 0 and not before.begun  # below zero: no draft of it was kept
+        unused = before.kept and before.number < 0 and not before.begun  # below zero: not even a draft was saved
         if unused and not before.busy and not typed(before):
             before.box.focus()
             return
@@ -406,7 +406,7 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     @on(Pane.Changed)
     def list_conversations(self) -> None:
-        """Show the list as it is now, where it is shown: conversations of the history, and those that are only here."""
+        """Update the list, if visible: saved conversations, and those that are only on the screen."""
         if not self.sidebar or not self.sidebar.display:
             return
         with telling(self):
@@ -424,7 +424,7 @@ class Conversations(LaidOutOnce, Screen[None]):
             self.sidebar.show(conversations, self.pane.number, busy, total=total, none=none)
 
     async def action_sidebar(self) -> None:
-        """Show the list and go there; or hide it."""
+        """Show and focus the list, or hide it if it has the focus."""
         if self.sidebar is None:
             from chatapp.tui.chat.sidebar import Sidebar
 
@@ -439,17 +439,17 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.sidebar.focus()
 
     def on_sidebar_listed(self) -> None:
-        """The list is filtered, or more of it is wanted."""
+        """The list's filter changed, or it needs more rows."""
         self.list_conversations()
 
 
 def typed(pane: Pane) -> str:
-    """What was typed into a conversation: its text, or what waits to be answered too."""
+    """What was typed in a pane and not sent, including messages that wait for an answer."""
     return pane.outbox.unsent() if pane.kind == "chat" else pane.box.text
 
 
 def is_unsaved(pane: Pane) -> bool:
-    """Whether something in a conversation is nowhere else."""
+    """Whether something in a pane is not in the history."""
     if not pane.dialogue or not pane.begun:
         return bool(pane.box.text)
     return pane.dialogue.conversation is None or pane.dialogue.failure is not None

@@ -1,4 +1,4 @@
-"""Widget: one message, with what can be done with it."""
+"""Widgets: one message of a chat."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MessageAction = Literal["edit", "again", "copy", "code", "older", "newer", "heat
 
 
 class Said(Vertical):
-    """A message of a conversation; with the focus, keys act on it."""
+    """A message; keys act on it while it has the focus."""
 
     can_focus = True
     BINDING_GROUP_TITLE = "Message"
@@ -55,11 +55,11 @@ class Said(Vertical):
         Binding("enter", "open", "Open or fold", id="message.open"),
     ]
     folded = False
-    """Whether a part of it is shown in one line."""
+    """Whether a part of it can be unfolded."""
 
     @dataclass
     class Wanted(Event):
-        """Something is to be done with this message."""
+        """An action is wanted for this message."""
 
         action: MessageAction
         said: Message
@@ -68,9 +68,9 @@ class Said(Vertical):
         super().__init__(classes=said.role)
         self.said, self.growing = said, growing
         self.mark = ""
-        """How it ended, where that is known better than by the message."""
+        """How it ended, if known better than from the message."""
         self.newest = False
-        """Whether nothing follows it."""
+        """Whether it is the last message."""
         self.foot = Static("", markup=False, classes="foot")
         self.show_foot()
 
@@ -91,12 +91,12 @@ class Said(Vertical):
         return True
 
     def update(self, said: Message, *, newest: bool) -> None:
-        """The same message, as it is now."""
+        """Update to the message's current state."""
         self.said, self.newest = said, newest
         self.show_foot()
 
     def show_foot(self) -> None:
-        """The line below: which of several versions it is, how it ended, and whether it can go on."""
+        """Show the line below: its version, how it ended, and whether it can continue."""
         ended = self.mark or ENDINGS.get(self.said.finish_reason or "", "")
         if self.growing:
             ended = ""
@@ -114,25 +114,25 @@ class Said(Vertical):
 
 
 def spoken(said: Message) -> str:
-    """What an answer says, without what was thought before it and the tools that it calls."""
+    """The text of an answer without thinking and tool calls."""
     text = strip_calls(said.text, [call.name for call in said.calls]) if said.calls else said.text
     return split(text).answer
 
 
 def version(said: Message) -> str:
-    """Which one of several versions a message is."""
+    """Which version a message is, such as ‹ 2 / 3 ›; empty if there is only one."""
     place, count = said.versions.index(said.id) + 1, len(said.versions)
     return f"‹ {place} / {count} ›" if count > 1 else ""
 
 
 def validity(said: Message) -> str:
-    """Whether an answer is what it had to be, where something was asked of it."""
+    """Whether an answer fulfils its constraint; empty if it had none."""
     valid = said.usage.get("valid")
     return VALID if valid is True else "✗ not valid" if valid is False else ""
 
 
 def origin(said: Message) -> str:
-    """Which model wrote an answer, when, and how quickly."""
+    """Which model wrote an answer, when, and how fast."""
     timed = said.usage.get("tokens_per_second")
     speed = f"{rate(timed)} tok/s" if isinstance(timed, int | float) and timed > 0 else ""
     when = moment(said.created) if said.created else ""
@@ -140,7 +140,7 @@ def origin(said: Message) -> str:
 
 
 def moment(created: float) -> str:
-    """The time of day, and the date where that is not today's."""
+    """The time of day, with the date if not today."""
     then, today = time.localtime(created), time.localtime()
     clock = time.strftime("%H:%M", then)
     if then[:3] == today[:3]:
@@ -155,18 +155,18 @@ CONTINUES = " — F5 continues"
 
 
 class Question(Said):
-    """What the user said, or what all answers are to keep to; attachments and long pastes are folded."""
+    """A user's message or system prompt; attachments and long pastes are folded."""
 
     def __init__(self, said: Message, count: Callable[[str], int] | None = None) -> None:
         from chatapp.conversation.folding import parts
 
         super().__init__(said)
         self.count = count
-        """Counts tokens, where a model is open; may be slow."""
+        """Counts tokens, if a model is open; may be slow."""
         self.parts = parts(said.text)
         self.folded = any(part.label for part in self.parts)
         self.opened: set[int] = set()
-        """The places of the parts that are shown in full."""
+        """Indices of the parts that are unfolded."""
         self.tokens: dict[int, int] = {}
 
     def compose(self) -> ComposeResult:
@@ -178,7 +178,7 @@ class Question(Said):
         self.weigh(self.count)
 
     def content(self) -> Content:
-        """The words, with a line for each folded part and its text where it is opened."""
+        """The text, with a line for each folded part."""
         from chatapp.text.markdown import cut
 
         pieces: list[Content] = []
@@ -193,7 +193,7 @@ class Question(Said):
         return Content("\n").join(pieces)
 
     def weigh(self, count: Callable[[str], int] | None) -> None:
-        """Count the tokens of what is folded, behind the screen."""
+        """Count the tokens of the folded parts in a thread."""
         self.count = count
         if count and self.folded and not self.tokens and self.is_attached:
 
@@ -204,12 +204,12 @@ class Question(Said):
             self.run_worker(weigh, thread=True, group="weigh", exclusive=True)
 
     def show_tokens(self, tokens: dict[int, int]) -> None:
-        """Show how many tokens the folded parts take."""
+        """Show the token counts of the folded parts."""
         self.tokens = tokens
         self.body.update(self.content())
 
     def action_open(self) -> None:
-        """Show all in full, or fold it again."""
+        """Unfold all parts, or fold them again."""
         folds = {place for place, part in enumerate(self.parts) if part.label}
         self.opened = set() if self.opened == folds else folds
         self.body.update(self.content())
@@ -223,7 +223,7 @@ class Question(Said):
 
 
 class Thought(Static):
-    """What a model thought before it answered, in a line that opens; nothing where it did not think."""
+    """A model's thinking in a line that unfolds; hidden if there is none."""
 
     def __init__(self) -> None:
         super().__init__("", markup=False, classes="thought")
@@ -232,7 +232,7 @@ class Thought(Static):
         self.display = False
 
     def take(self, reply: str, usage: Mapping[str, Any]) -> None:  # Any: as stored
-        """Show the thinking of a reply as it was kept, with its length and time where they are known."""
+        """Show the thinking of a finished reply, with its length and time if known."""
         self.live, self.thinking = False, split(reply).thinking
         tokens, seconds = usage.get("thinking_tokens"), usage.get("thinking_seconds")
         self.tokens = tokens if isinstance(tokens, int) else 0
@@ -240,7 +240,7 @@ class Thought(Static):
         self.show()
 
     def grow(self, reply: str, deltas: Sequence[Delta]) -> None:
-        """Show that the model thinks: `reply` is all it said, these deltas the last of it."""
+        """Show thinking in progress: the whole reply so far, and its latest deltas."""
         self.live, self.thinking = True, split(reply).thinking
         for delta in deltas:
             self.tokens += len(delta.tokens)
@@ -248,7 +248,7 @@ class Thought(Static):
         self.show()
 
     def show(self) -> None:
-        """Paint it anew."""
+        """Update what is displayed."""
         from chatapp.text.markdown import cut
 
         self.display = bool(self.thinking)
@@ -260,7 +260,7 @@ class Thought(Static):
         self.update(Content.assemble((line, "$muted"), (text, "italic $muted")))
 
     def toggle(self) -> None:
-        """Open it, or fold it again."""
+        """Fold or unfold it."""
         self.opened = not self.opened
         self.show()
 
@@ -270,20 +270,20 @@ class Thought(Static):
 
 
 class Answer(Said):
-    """What the model said: Markdown while it grows and for a while after, then one widget."""
+    """A model's reply: a Markdown widget while it is recent, later a single static widget."""
 
     def __init__(self, said: Message, *, settled: bool = False, tame: Tame | None = None) -> None:
         super().__init__(said, growing=tame is not None)
         self.settled, self.tame = settled, tame
-        """What makes fragments harmless, where the answer is still being written."""
+        """Makes incomplete Markdown safe to show while the answer is being written."""
         self.stream: MarkdownStream | None = None
         self.thought = Thought()
         self.reply = said.text
-        """All that came, the thinking too, while it is being written."""
+        """Everything received so far, including thinking, while it is being written."""
         self.take_thought()
 
     def take_thought(self) -> None:
-        """Show what was thought, as it was kept."""
+        """Show the saved thinking."""
         self.thought.take(self.said.text, self.said.usage)
         self.folded = bool(self.thought.thinking)
 
@@ -294,11 +294,11 @@ class Answer(Said):
         yield self.foot
 
     def action_open(self) -> None:
-        """Show what was thought, or fold it again."""
+        """Fold or unfold the thinking."""
         self.thought.toggle()
 
     def made(self) -> Markdown | Static:
-        """The widget of the text."""
+        """A new widget for the text."""
         from chatapp.text.markdown import shared_parser, tame
 
         answer = spoken(self.said)
@@ -312,31 +312,31 @@ class Answer(Said):
         return Formatted(text, parser_factory=shared_parser, open_links=False, classes="body")
 
     def look_up(self) -> None:
-        """Somebody scrolls up, perhaps to what was left out while it grew."""
+        """The user scrolls up, perhaps to lines that were not laid out while the answer grew."""
         from chatapp.tui.widgets.formatted import Formatted
 
         if isinstance(self.body, Formatted) and self.body.above.region.bottom > -self.app.size.height:
             self.body.lay_out_all()
 
     def think(self, deltas: Sequence[Delta]) -> None:
-        """The model thinks, and has not answered yet."""
+        """Add to the thinking."""
         self.reply += "".join(delta.text for delta in deltas)
         self.thought.grow(self.reply, deltas)
         self.folded = bool(self.thought.thinking)
 
     async def grow(self, text: str) -> None:
-        """Add to the answer, printable text."""
+        """Append printable text to the answer."""
         from chatapp.tui.widgets.formatted import Formatted
 
         assert self.tame and isinstance(self.body, Formatted)
         if shown := self.tame.feed(text):
-            if self.stream is None:  # not before: to stop one that was never written to cancels who stops it
+            if self.stream is None:  # not earlier: stopping a stream that was never written to cancels the caller
                 self.stream = Formatted.get_stream(self.body)
                 self.body.growing = True
             await self.stream.write(shown)
 
     async def finish(self, said: Message, mark: str = "") -> None:
-        """The answer has ended: this is what was kept; `mark` says how, where that matters."""
+        """The answer has ended as `said`; `mark` says how, if it was cut off."""
         from textual.widgets import Markdown
 
         from chatapp.text.markdown import tame
@@ -347,11 +347,11 @@ class Answer(Said):
         self.said, self.tame, self.growing, self.mark = said, None, False, mark
         self.take_thought()
         if isinstance(self.body, Markdown):
-            await self.body.update(tame(spoken(said)))  # the whole, with what was held back
+            await self.body.update(tame(spoken(said)))  # all of it, including what was held back
         self.show_foot()
 
     async def settle(self) -> None:
-        """Become one widget: an answer as Markdown costs a dozen."""
+        """Become a single widget: Markdown takes a dozen."""
         if not self.settled and not self.stream:
             self.settled, before = True, self.body
             self.body = self.made()

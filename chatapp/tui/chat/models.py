@@ -1,4 +1,4 @@
-"""Models on the screen: which there are, what is done with them behind it, and which one answers."""
+"""Models on the chat screen: choosing one, and the jobs in the background."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """The models of a chat screen: the list to choose from, what is done with them behind it, and which one answers."""
+    """The model list of a chat screen, its background jobs, and switching models."""
 
     def __init__(self, screen: Conversations, line: JobLine) -> None:
         self.screen, self.line = screen, line
-        """The screen, and the line on it that tells of the jobs."""
+        """The screen, and the line on it that shows the jobs."""
         self.jobs = screen.workspace.open_jobs(self.hear)
         self.wanted: set[str] = set()
-        """Those that are to answer as soon as they are here."""
+        """Models to use as soon as their pull is done."""
 
     def open(self, *, downloading: bool = False) -> None:
-        """Choose a model, or do something with one; where one is to be downloaded, a recommended one is marked."""
+        """Open the list of models; with `downloading`, a recommended one is highlighted."""
 
         async def take(name: str | None) -> None:
             if name:
@@ -53,7 +53,7 @@ class Models:
         self.screen.app.push_screen(models, take)
 
     async def use(self, name: str) -> None:
-        """Let another model answer, where it can; the conversation stays."""
+        """Continue the conversation with another model."""
         pane = self.screen.pane
         if pane.busy:
             return self.screen.notify(BUSY)
@@ -66,11 +66,11 @@ class Models:
         pane.box.focus()
 
     def hear(self, job: Job) -> None:
-        """A job has got on; called in its thread."""
+        """A job has changed; called on its thread."""
         self.screen.app.call_later(self.show, job)
 
     async def show(self, job: Job) -> None:
-        """Show how far a job is, and take up what it brought."""
+        """Show a job's progress, and react to its end."""
         self.line.show(self.jobs.all())
         for one in self.screen.app.screen_stack:
             if isinstance(one, ModelsScreen):
@@ -88,7 +88,7 @@ class Models:
                 self.screen.notify(f"{job.name} is here: ^O and enter let it answer.", markup=False, timeout=10)
 
     def answer_offer(self, offer: Offer, *, accepted: bool) -> None:
-        """Pull what was offered, in the background; or do not offer it again."""
+        """Pull what was offered in the background, or do not offer it again."""
         if offer.kind == "chat":
             suggestion.remember_answer(self.screen.workspace.home / "offer.json")
         elif not accepted:

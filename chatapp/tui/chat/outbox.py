@@ -1,4 +1,4 @@
-"""Messages that are typed, edited, or wait to be answered, with the line above the prompt that tells of them."""
+"""The prompt of a conversation, the messages that wait for an answer, and the note above the prompt."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 class Outbox:
-    """The prompt of a conversation, and its messages that are not answered yet."""
+    """The prompt of a conversation and its unanswered messages."""
 
     def __init__(self, past: Callable[[], Sequence[str]], busy: Callable[[], bool]) -> None:
         self.past, self.busy = past, busy
-        """What was asked before, the newest last, called in a thread; whether the model is writing."""
+        """Earlier prompts, the newest last (called in a thread); and whether the model is writing."""
         self.note = Static("", markup=False, classes="note")
         self.note.display = False
         self.sent: Prompt.Submitted | None = None
-        """The message that is being answered, to be given back if nothing comes."""
+        """The message being answered, to be restored if no answer comes."""
         self.queue: list[Prompt.Submitted] = []
-        """Messages that wait for the reply to end."""
+        """Messages waiting for the current reply to end."""
         self.editing: Message | None = None
-        """The message whose new version is in the prompt."""
+        """The message being edited in the prompt."""
         self.draft = ""
-        """What was in the prompt before that."""
+        """What was in the prompt before the edit."""
         self.tip = ""
-        """What can be done next, told until the model writes again."""
+        """A hint, shown until the model writes again."""
 
     @cached_property
     def prompt(self) -> Prompt:
-        """Where messages are typed; made when it is first wanted, for the first frame's sake."""
+        """The prompt widget; created on first use, to speed up the first frame."""
         from chatapp.commands.actions import listed
         from chatapp.tui.prompt.prompt import Prompt
 
@@ -48,7 +48,7 @@ class Outbox:
         return prompt
 
     def show_note(self) -> None:
-        """Say what the prompt is for just now, where that is not plain: an edit, messages that wait, a tip."""
+        """Update the note above the prompt: an edit, waiting messages, or a tip."""
         lines = ["Editing. enter: resend  esc: cancel"] if self.editing else []
         if self.queue:
             first, count = " ".join(self.queue[0].draft.split()), len(self.queue)
@@ -58,33 +58,33 @@ class Outbox:
         self.note.display = bool(line)
 
     def show_tip(self, tip: str) -> None:
-        """Say what can be done next."""
+        """Show a hint."""
         if self.tip != tip:
             self.tip = tip
             self.show_note()
 
-    # Messages that wait
+    # Waiting messages
 
     def append(self, message: Prompt.Submitted) -> None:
-        """Let a message wait for its turn."""
+        """Add a waiting message."""
         self.queue.append(message)
         self.show_note()
 
     def pop(self) -> Prompt.Submitted:
-        """Take the message that has waited for longest."""
+        """Take the message that has waited longest."""
         message = self.queue.pop(0)
         self.show_note()
         return message
 
     def begin(self, dialogue: Dialogue, message: Prompt.Submitted) -> Callable[[Engine], Turn]:
-        """What begins the answer to a message, or to another version of one."""
+        """A function that begins the turn for a message, or for an edited one."""
         self.sent = message
         if message.edited:
             return partial(dialogue.edit, message=message.edited.id, text=message.text)
         return partial(dialogue.ask, text=message.text, n=message.n)
 
     def give_back(self) -> None:
-        """Put what waits back into the prompt, before what is typed there; an edit is one again."""
+        """Put waiting messages back into the prompt, before its text; an edit is resumed."""
         if self.queue:
             waiting, self.queue = self.queue, []
             for message in reversed(waiting):
@@ -95,7 +95,7 @@ class Outbox:
             self.show_note()
 
     def give_back_sent(self, *, waiting: bool = False) -> None:
-        """Put the message that got no answer back into the prompt, before what waits or is typed there."""
+        """Put the message that got no answer back into the prompt, before other text."""
         if waiting:
             self.give_back()
         if self.sent:
@@ -103,21 +103,21 @@ class Outbox:
             self.sent = None
 
     def put_first(self, draft: str) -> None:
-        """Put a text before what is typed; while a message is edited, before what comes back after that."""
+        """Put a text before the prompt's; during an edit, before the draft restored afterwards."""
         if self.editing:
             self.draft = "\n".join(filter(None, [draft, self.draft]))
         else:
             self.prompt.give_back(draft)
 
     def unsent(self) -> str:
-        """Everything that was typed and not sent."""
+        """Everything that was typed and not answered."""
         drafts = [*(one.draft for one in self.queue), *self.prompt.sending]
         return "\n".join(filter(None, [*drafts, self.draft if self.editing else self.prompt.draft]))
 
-    # A message that is edited
+    # Editing
 
     def edit(self, said: Message, text: str | None = None) -> None:
-        """Put a message into the prompt, to be sent again in other words; or those, where some were sent already."""
+        """Put a message into the prompt to be edited, or `text` if an edit was begun before."""
         self.draft = self.draft if self.editing else self.prompt.draft
         self.editing = said
         self.prompt.draft = line_of(said.text) if text is None else text
@@ -125,7 +125,7 @@ class Outbox:
         self.prompt.focus()
 
     def leave_edit(self) -> Message | None:
-        """Give up an edit; gives the message that was edited."""
+        """End an edit and restore the draft; returns the message that was edited."""
         edited, self.editing = self.editing, None
         if edited:
             self.prompt.draft = self.draft

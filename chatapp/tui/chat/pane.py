@@ -1,4 +1,4 @@
-"""Widget: one conversation on the screen: its page, its prompt, and the reply that is being written to it."""
+"""Widget: one conversation on the screen: its page, its prompt, and the reply in progress."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Pane(Vertical):
-    """One conversation: a chat with its messages and a prompt, or a text that is completed."""
+    """One conversation: a chat with messages and a prompt, or a completion."""
 
     class Changed(Event):
-        """The conversation has begun or ended a reply: who lists conversations looks again."""
+        """A reply has begun or ended."""
 
     def __init__(
         self,
@@ -53,23 +53,23 @@ class Pane(Vertical):
         super().__init__()
         self.choice, self.kind, self.memory = choice, kind, memory
         self.renew, self.kept = renew, kept
-        """What begins another conversation of a kind; whether this one is to be saved."""
+        """Creates a new conversation of a kind; and whether this one is saved."""
         self.opened: Opened | None = None
         self.failure: str | None = None
         """Why there is no model."""
         self.before: tuple[Choice, Opened] | None = None
-        """The model that answered, until another one is open that can take over."""
+        """The previous model, kept until a new one has opened and can take over."""
         self.heading, self.status, self.welcome = Heading(), StatusLine(), Welcome()
         self.calls, self.outbox, self.completion_page = Calls(), Outbox(past, busy=lambda: self.busy), CompletionPage()
         self.completion_page.busy = self.outbox.busy
         self.wanted = 0
-        """How many continuations the model should write as soon as it is open."""
+        """How many continuations to write once the model is open."""
         self.newest: ReplyStream | None = None
-        """The reply that is being written, or was written last."""
+        """The reply in progress, or the last one."""
         self.columns: Columns | None = None
-        """Several answers at once, until one of them is kept."""
+        """Several answers side by side, until one is chosen."""
         self.untold: list[tuple[str, Literal["warning", "error"]]] = []
-        """What is to be said of this conversation when it is looked at."""
+        """Notifications to show when this conversation is visible."""
 
     def compose(self) -> ComposeResult:
         yield self.heading
@@ -86,60 +86,60 @@ class Pane(Vertical):
     def on_resize(self, event: events.Resize) -> None:
         self.welcome.fit(event.size)
 
-    # Its page: a chat or a completion
+    # The page: a chat or a completion
 
     @cached_property
     def chat_page(self) -> ChatPage:
-        """The messages; made when they are first wanted, for the first frame's sake."""
+        """The page of a chat; created on first use, to speed up the first frame."""
         from chatapp.tui.chat.chat_page import ChatPage
 
         return ChatPage()
 
     @property
     def prompt(self) -> Prompt:
-        """Where messages are typed."""
+        """The prompt of a chat."""
         return self.outbox.prompt
 
     @property
     def page(self) -> ChatPage | CompletionPage:
-        """Where the model writes."""
+        """The page that is shown, where the model writes."""
         return self.chat_page if self.kind == "chat" else self.completion_page
 
     @property
     def box(self) -> Prompt | CompletionPage:
-        """Where the user writes."""
+        """The text area where the user writes."""
         return self.prompt if self.kind == "chat" else self.completion_page
 
     @property
     def dialogue(self) -> Dialogue | None:
-        """The conversation that the page shows; until the history is open, there is none."""
+        """The conversation; None until the history is open."""
         return self.page.dialogue
 
     @property
     def begun(self) -> bool:
-        """Whether anything was said."""
+        """Whether the conversation has messages."""
         return self.dialogue is not None and bool(self.dialogue.branch())
 
     @property
     def number(self) -> int:
-        """The number of the conversation in the list; below zero where it is only here."""
+        """The conversation's id; negative if it is not in the history."""
         kept = self.dialogue.conversation if self.dialogue else None
         return -id(self) if kept is None else kept
 
     async def change_kind(self, kind: Kind) -> None:
-        """Chat or completion; an unsent text moves along."""
+        """Switch between chat and completion; unsent text moves along."""
         before, source, self.kind = self.dialogue, self.box, kind
         if source.text and not self.box.text:
             self.box.load_text(source.text)
             self.box.move_cursor(self.box.document.end)
             source.load_text("")
         if before:
-            before.keep_draft("")  # the text has moved
+            before.keep_draft("")  # the text has moved to the new conversation
             self.page.dialogue = self.renew(kind, self.choice)
         await self.show_page()
 
     async def show_page(self) -> None:
-        """Show the page, and the prompt of a chat; what was never shown is not mounted."""
+        """Show the page, and for a chat the prompt, mounting them on first use."""
         if not self.page.is_attached:
             await self.mount(self.page, before=self.welcome)
         if not self.box.is_attached:
@@ -153,7 +153,7 @@ class Pane(Vertical):
         self.text_changed()
 
     async def adopt(self, dialogue: Dialogue, draft: str = "") -> None:
-        """The conversation that is shown from now on; what was typed meanwhile stays."""
+        """Show a conversation; what was typed meanwhile stays."""
         self.page.dialogue = dialogue
         self.heading.hold(self.page.tokens_measured)
         await self.page.open()
@@ -162,10 +162,10 @@ class Pane(Vertical):
         self.text_changed()
         await self.ask_if_wanted()
 
-    # Its model
+    # The model
 
     def do_without(self, error: str) -> None:
-        """The model could not be opened; the one before goes on to answer."""
+        """The model could not be opened; continue with the previous one if there is one."""
         self.failure, self.wanted = error, 0
         self.outbox.give_back()
         if self.before:
@@ -190,7 +190,7 @@ class Pane(Vertical):
         await self.ask_if_wanted()
 
     def show_model(self, opened: Opened, hint: str) -> None:
-        """This model answers from now on."""
+        """Use this model from now on."""
         self.opened, self.failure, self.before = opened, None, None
         self.status.show_model(opened.place, self.memory(), hint)
         self.heading.show_model(opened)
@@ -200,34 +200,34 @@ class Pane(Vertical):
         self.text_changed()
 
     def is_ready(self) -> bool:
-        """Whether the model can be asked now; says why where it cannot."""
+        """Whether the model can be asked now; notifies the user why not."""
         if self.opened and self.dialogue and not self.busy:
             return True
         self.notify(BUSY if self.busy else self.failure or "The model is not open yet.", markup=False)
         return False
 
-    # What is typed
+    # Typing
 
     def let_count(self) -> None:
-        """Let page and prompt count tokens as the model does, where one is open."""
+        """Let page and prompt count tokens with the model, if one is open."""
         self.box.count_tokens = count = self.opened.engine.count_tokens if self.opened else None
         self.page.weigh(count)
 
     def let_go(self) -> None:
-        """Let go of the model, which is opened again when this is shown again: others have its room in memory."""
+        """Release the model to free memory; it is opened again when the pane is shown."""
         self.opened = None
         self.status.show("○ loading")
         self.let_count()
 
     @on(TextArea.Changed)
     def take_typing(self, message: TextArea.Changed) -> None:
-        """Somebody types, perhaps while the model writes; a text that changes meanwhile is the model's doing."""
+        """The text has changed, by the user or, on a completion page, by the model."""
         if self.reply and message.text_area is not self.page:
             self.reply.typed = time.monotonic()
         self.text_changed()
 
     def text_changed(self) -> None:
-        """Say hello on an empty page."""
+        """Show the welcome text on an empty page."""
         self.welcome.display = self.page.empty and not self.failure and not self.reply
         if self.welcome.display:
             self.welcome.show(self.kind, self.heading, self.opened, gaps=self.completion_page.gaps)
@@ -239,10 +239,10 @@ class Pane(Vertical):
     def on_vim_area_mode_shown(self, message: VimArea.ModeShown) -> None:
         self.heading.vim = message.indicator
 
-    # What the model is asked
+    # Asking the model
 
     async def on_prompt_submitted(self, message: Prompt.Submitted) -> None:
-        """A message, or another version of one, is complete: it is answered now, or waits for its turn."""
+        """A message, or an edit of one, was sent: answer it now, or queue it."""
         if self.failure:
             self.prompt.give_back(message.draft)
             return self.notify(self.failure, severity="error", timeout=10, markup=False)
@@ -252,13 +252,13 @@ class Pane(Vertical):
         await self.send(message)
 
     async def send(self, message: Prompt.Submitted) -> None:
-        """Have a message answered, or another version of one."""
+        """Answer a message or an edit of one."""
         assert self.dialogue
         if not await self.start(self.outbox.begin(self.dialogue, message)):
             self.outbox.give_back_sent()
 
     async def ask(self, n: int = 1) -> None:
-        """Let the model go on with the text, as soon as it is open and free."""
+        """Continue the text n times, as soon as the model is open and free."""
         if not (begin := self.completion_page.ask(n)):
             return
         if self.failure:
@@ -272,7 +272,7 @@ class Pane(Vertical):
             await self.start(begin)
 
     async def ask_if_wanted(self) -> None:
-        """Ask what was asked before the model was open."""
+        """Ask what was requested before the model was open."""
         if self.opened and self.dialogue and not self.busy:
             if self.outbox.queue:
                 await self.send(self.outbox.pop())
@@ -286,12 +286,12 @@ class Pane(Vertical):
 
     @on(CompletionPage.Interrupted)
     def give_way(self, message: CompletionPage.Interrupted) -> None:
-        """Whoever types into the text the model is writing takes over."""
+        """Stop the model because the user types into its text."""
         self.stop()
         self.call_next(message.act)
 
     async def on_said_wanted(self, message: Said.Wanted) -> None:
-        """What the keys of a message do; what takes more than this conversation is the screen's."""
+        """Message actions that concern only this conversation; the screen handles the others."""
         match message.action:
             case "edit":
                 self.outbox.edit(message.said)
@@ -303,7 +303,7 @@ class Pane(Vertical):
                     self.heading.hold(self.page.tokens_measured)
 
     async def several(self, n: int) -> None:
-        """Let the model write several answers: to what is typed, or else to what was asked last."""
+        """Let the model write n answers to the typed message, or to the last one."""
         if self.kind == "completion":
             await self.ask(n)
         elif not self.prompt.text.strip():
@@ -312,14 +312,14 @@ class Pane(Vertical):
             self.prompt.send(n)
 
     async def again(self, said: Message | None = None, n: int = 1) -> None:
-        """Answer once more: the last answer, or this one; the one before stays as another version."""
+        """Write n more answers beside this one, or beside the last."""
         if self.is_ready():
             await self.leave_columns()
             if begin := self.page.again(said, n):
                 await self.start(begin)
 
     async def go_on(self, said: Message, tokens: Sequence[Token]) -> None:
-        """Another version of an answer, which begins with these tokens."""
+        """Write another version of an answer that begins with these tokens."""
         await self.halt()
         if self.is_ready():
             await self.end_columns()
@@ -327,7 +327,7 @@ class Pane(Vertical):
                 await self.page.show()
 
     async def resume(self) -> None:
-        """Let the last answer go on where it was cut off; a text goes on anyway."""
+        """Continue the last answer where it was cut off, or the text."""
         if self.kind == "completion" and not self.reply:
             self.completion_page.action_go_on()
         elif self.is_ready():
@@ -335,20 +335,20 @@ class Pane(Vertical):
             if begin := self.chat_page.resume():
                 await self.start(begin)
 
-    # A reply, from its beginning to its end
+    # The reply
 
     @property
     def reply(self) -> ReplyStream | None:
-        """The reply that is being written."""
+        """The reply in progress, or None."""
         return self.newest if self.newest and not self.newest.ended else None
 
     @property
     def busy(self) -> bool:
-        """Whether a reply is being written, or tools are called for one."""
+        """Whether a reply is being written, or tool calls are running."""
         return self.reply is not None or self.calls.busy
 
     async def start(self, begin: Callable[[Engine], Turn]) -> bool:
-        """Begin something and let the model write it; whether that could be, which is told where not."""
+        """Begin a turn and show its replies; returns whether it began, notifying the user if not."""
         assert self.opened
         await self.leave_columns()
         with telling(self):
@@ -357,7 +357,7 @@ class Pane(Vertical):
             ended, used = partial(self.call_later, self.take_end, turn), self.heading.used
             self.newest = reply = ReplyStream(turn, ended, after=self.newest, prompt_tokens=used)
             await self.page.await_reply(turn)
-            if len(turn.replies) > 1:  # side by side, in place of the page
+            if len(turn.replies) > 1:  # shown side by side instead of the page
                 from chatapp.tui.answers.columns import Columns
 
                 self.columns = Columns(len(turn.replies))
@@ -374,7 +374,7 @@ class Pane(Vertical):
         return False
 
     async def grow(self, reply: ReplyStream, deltas: list[Delta]) -> None:
-        """Show what arrived of a reply."""
+        """Show deltas of a reply."""
         if self.columns:
             self.columns.take(deltas)
         elif deltas:
@@ -383,14 +383,14 @@ class Pane(Vertical):
             self.tell("● summing up" if reply.turn.summarising else f"● {reply.figures.doing}", "accent")
 
     async def take_end(self, turn: Turn) -> None:
-        """The thread of a reply has ended, perhaps after its user stopped it."""
+        """The thread of a reply has ended, perhaps after the user stopped it."""
         if self.reply and self.reply.turn is turn:
             await self.reply.flush()
         elif not self.reply:
             await self.page.show_end()
 
     async def end(self, reply: ReplyStream) -> None:
-        """The reply is over: keep what was written and say how it ended."""
+        """The reply has ended: keep its text, show how it ended, and send the next waiting message."""
         assert self.dialogue
         written, usage, error = bool(reply.figures.tokens), reply.figures.usage, reply.thread.error
         end = reply.describe_end(self.dialogue.setup.when_full, self.kind, self.heading.total)
@@ -418,48 +418,48 @@ class Pane(Vertical):
         if self.outbox.queue and end.tone == "success":
             await self.send(self.outbox.pop())
         else:
-            self.outbox.give_back()  # it was cut off: now it is the user's turn
+            self.outbox.give_back()  # it was cut off: let the user decide
         if written and (tip := self.page.tip):
             self.outbox.show_tip(tip)
 
     def stop(self) -> None:
-        """End the reply: the model stops after the token it is computing."""
+        """Stop the reply after the token being computed."""
         self.calls.action_stop()
         if self.reply:
             self.reply.stop()
             self.call_next(self.reply.flush)
 
     async def halt(self) -> None:
-        """End the reply before anything else happens."""
+        """Stop the reply and show its end before anything else happens."""
         if self.reply:
             self.reply.stop()
             await self.reply.flush()
 
     def tell(self, state: str, tone: str, reason: str = "") -> None:
-        """Show the figures, or why there are none."""
+        """Update the status line and the heading with the reply's figures."""
         assert (reply := self.newest)
         reply.stale, reply.told = False, time.monotonic()
-        self.status.place = self.opened.place if self.opened else ""  # another one, where a backend failed
+        self.status.place = self.opened.place if self.opened else ""  # changes if a backend fails
         total = self.heading.total
-        self.heading.used = min(reply.context, total or reply.context)  # the very last token is never read
+        self.heading.used = min(reply.context, total or reply.context)  # the last token is never fed to the model
         self.heading.left_out = reply.turn.left_out
         self.status.show(state, tone=tone, reason=reason, figures=reply.figures)
 
     def tell_user(self) -> None:
-        """Say in passing what there is to say of this conversation, once it is looked at."""
+        """Show pending notifications if this conversation is visible."""
         if self.display and self.app.screen is self.screen:
             for text, severity in self.untold:
                 self.notify(text, severity=severity, timeout=10, markup=False)
             self.untold.clear()
 
     async def on_calls_changed(self, message: Calls.Changed) -> None:
-        """Show which tool is called, or asked about, and what was given so far."""
+        """Show the state of the tool calls, and their results so far."""
         self.status.show(f"● {message.doing}", tone="accent", hint="esc stops it")
         self.screen.refresh_bindings()
         await self.page.show()
 
     async def on_calls_ended(self, message: Calls.Ended) -> None:
-        """Tools gave what they gave: the model goes on, or it is the user's turn."""
+        """The tool calls have ended: let the model continue, or the user."""
         await self.page.show()
         if message.goes_on and self.dialogue and await self.start(self.dialogue.go_on_with_results):
             return
@@ -470,14 +470,14 @@ class Pane(Vertical):
     # Several answers at once
 
     async def end_columns(self) -> None:
-        """Show the page again."""
+        """Replace the columns by the page again."""
         if self.columns:
             await self.columns.remove()
             self.columns = None
             self.page.display = True
 
     async def leave_columns(self, index: int | None = None) -> None:
-        """Keep one of several answers, or the best of them, where there are some; the others are its other versions."""
+        """Choose one of several answers, by default the best; the others become its other versions."""
         if self.columns and self.dialogue and (reply := self.newest):
             index = self.columns.best if index is None else index
             await self.end_columns()

@@ -1,4 +1,4 @@
-"""A reply while it is written: a thread draws it from the model, the screen shows it in batches, and tells its end."""
+"""A reply in progress: drawn on a thread, shown in batches."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from chatapp.history import Kind
 
 TYPING = 0.5
-"""Seconds after a key in which its user is taken to be typing."""
+"""Seconds after a key press during which the user counts as typing."""
 LONG = 10.0
-"""Seconds after which nobody may be waiting any more."""
+"""Seconds after which the end of a reply is worth a bell."""
 BUSY = "The model is writing: esc stops it."
 FULL = "■ context full"
-"""Of an answer that no more fits behind."""
+"""The mark of an answer that filled the context."""
 
 
 class Place(Protocol):
@@ -36,58 +36,58 @@ class Place(Protocol):
 
 
 class ReplyStream:
-    """The replies of one turn, drawn by a thread of their own: one conversation's are written one after the other.
+    """The replies of one turn, drawn by a thread; the replies of a conversation run one after another.
 
-    They are shown often enough to look live, and seldom enough to leave the time to the model.
+    The screen updates often enough to look live, and seldom enough to leave time to the model.
     """
 
     def __init__(
         self, turn: Turn, on_end: Callable[[], object], *, after: ReplyStream | None = None, prompt_tokens: int = 0
     ) -> None:
-        """Begin to draw when the reply before has ended; the thread calls `on_end`."""
+        """Start drawing once the reply `after` has ended; `on_end` is called on the thread."""
         self.turn, self.figures = turn, Figures(prompt_tokens=prompt_tokens)
         self.tokens: list[list[Token]] = [[] for _ in turn.replies]
-        """The tokens of each of the answers."""
+        """The tokens of each answer."""
         self.finish_reason: str | None = None
         self.place: Place | None = None
-        """Where it is shown; None until that is arranged: a quick model may be ready sooner."""
+        """The widget that shows it; None until it is mounted, since a fast model may be ready earlier."""
         self.pace = Pace()
         self.pulse: Timer | None = None
         self.began = time.monotonic()
         self.shown = self.typed = 0.0
-        """When it was last shown, and when its user last typed."""
+        """When it was last shown, and when the user last typed."""
         self.stale, self.told = False, 0.0
-        """Whether there are newer figures than those that are shown, and when they were shown."""
+        """Whether there are newer figures than those shown, and when those were shown."""
         self.ended = False
-        """Whether all that is wanted of it has been shown."""
+        """Whether all of it has been shown."""
         self.thread: Drain[Delta] = Drain(
             turn.deltas, lambda _: on_end(), name="reply", after=after.thread if after else None
         )
         self.thread.start()
 
     def stop(self) -> None:
-        """Ask for the end; the model stops after the token it is computing."""
+        """Ask it to stop after the token being computed."""
         self.thread.stop()
 
     def show_in(self, place: Place) -> None:
-        """Show in a place what has come, and what comes from now on."""
+        """Show it in a widget from now on."""
         self.place, self.pace = place, Pace()
         self.pulse = place.set_timer(0.05, self.flush)
 
     async def flush(self) -> None:
-        """Show what arrived since the last time, and come back soon enough to look live."""
+        """Show what arrived since the last time, and schedule the next update."""
         if self.pulse:
             self.pulse.stop()
         if self.ended or not self.place:
             return
         over, now = self.thread.is_over, time.monotonic()
         if not over and now < self.typed + TYPING and now < self.shown + self.pace.cost / SHARE:
-            pause = 0.1  # a key that waits for an update is felt, an update is not
+            pause = 0.1  # a delayed key is noticeable, a delayed update is not
         else:
-            if self.turn.options.num_beams > 1:  # what is taken of a search is known when the thread has ended
+            if self.turn.options.num_beams > 1:  # the final beams are known only when the thread has ended
                 over = self.thread.finished.is_set()
             await self.place.grow(self, self.take())
-            if self.ended:  # by somebody else, meanwhile
+            if self.ended:  # it was ended while this waited
                 return
             if over:
                 self.ended = True
@@ -96,7 +96,7 @@ class ReplyStream:
         self.pulse = self.place.set_timer(pause, self.flush)
 
     def take(self) -> list[Delta]:
-        """The deltas that arrived since the last call; the figures have them from now on."""
+        """The deltas that arrived since the last call, added to the figures."""
         deltas = self.thread.take()
         if self.thread.finished.is_set():
             deltas += self.turn.taken
@@ -110,21 +110,21 @@ class ReplyStream:
 
     @property
     def context(self) -> int:
-        """The tokens of the context that prompt and reply take; with several answers, the longest of them."""
+        """Context tokens used by the prompt and the reply; of several answers, the longest counts."""
         several = len(self.turn.replies) > 1
         return self.figures.prompt_tokens + (max(map(len, self.tokens)) if several else self.figures.tokens)
 
     @property
     def is_long(self) -> bool:
-        """Whether it took so long that its end rings the bell, where nobody is looking."""
+        """Whether it took long enough for a bell at its end."""
         return time.monotonic() - self.began > LONG
 
     def describe_end(self, when_full: WhenFull, kind: Kind, total: int) -> Ending:
-        """How it has ended, where the context holds so many tokens in total; 0: nobody knows how many."""
+        """How it ended; `total` is the context length in tokens, 0 if unknown."""
         from chatapp.generation import PromptTooLong  # not for the first frame
 
         if kind == "completion" and when_full == "summarise":
-            when_full = "slide"  # of a text there is no summary
+            when_full = "slide"  # texts are not summarised
         full = self.figures.usage is not None and 0 < total <= self.context
         error = self.thread.error
         if self.turn.slides and isinstance(self.thread.failure, PromptTooLong):
@@ -133,12 +133,12 @@ class ReplyStream:
         return ending(self.finish_reason, error=error, full=full, when_full=when_full, goes_on=goes_on)
 
     def keep(self, index: int) -> None:
-        """One of several answers is kept."""
+        """One of several answers was chosen."""
         self.tokens = [self.tokens[index]]
 
 
 async def settle(reply: ReplyStream | None, show_end: Callable[[], Awaitable[object]]) -> None:
-    """Wait until a reply that was stopped has all it gets, and show it: the token being computed is still kept."""
+    """Wait until a stopped reply has its last token, and show it."""
     if reply:
         await asyncio.to_thread(reply.thread.join)
         await show_end()
@@ -146,27 +146,27 @@ async def settle(reply: ReplyStream | None, show_end: Callable[[], Awaitable[obj
 
 @dataclass(frozen=True)
 class Ending:
-    """How a reply ended, as the screen tells it."""
+    """How a reply ended, in words for the screen."""
 
     state: str
     tone: str
     mark: str = ""
-    """Behind the text, where it was cut off."""
+    """Shown after the text if it was cut off."""
     message: str = ""
 
 
 SLIDE = ", or let the oldest slide out (^S, when full)"
-"""Another way out of a prompt that is too long."""
+"""Advice added to the error for a prompt that is too long."""
 NEXT: dict[WhenFull, str] = {
     "stop": "start anew, shorten the text, or let the oldest slide out (^S).",
     "slide": "from here on the oldest part is left out.",
     "summarise": "from here on the oldest part is summed up.",
 }
-"""What comes of a full context, by what is chosen to be done then."""
+"""What happens when the context is full, by setting."""
 
 
 def ending(reason: str | None, *, error: str | None, full: bool, when_full: WhenFull, goes_on: bool = False) -> Ending:
-    """Put in words how a reply ended; no reason means that it was stopped. `goes_on` says that a key lets it."""
+    """How a reply ended in words; no reason means it was stopped. `goes_on`: a key continues it."""
     if error:
         return Ending("✗ failed", "error", "✗ cut off by an error", error)
     if reason in (None, "cancelled"):

@@ -1,4 +1,4 @@
-"""The screen that people look at: conversations, and the keys for all that can be done with them."""
+"""The chat screen: conversations, and the actions for its keys."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class ChatScreen(Conversations):
-    """Conversations, with what is done to them; what is not needed at once is imported when its key is pressed."""
+    """The chat screen; what is not needed at once is imported when its key is pressed."""
 
     BINDING_GROUP_TITLE = "Conversation"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -54,11 +54,11 @@ class ChatScreen(Conversations):
         super().__init__(workspace, model, setup=setup, resumes=resumes)
         self.offer_line, self.job_line = OfferLine(), JobLine()
         self.shell_known = False
-        """Whether its user has seen where a command runs."""
+        """Whether the user has confirmed running shell commands."""
 
     @cached_property
     def view(self) -> ScreenView:
-        """The screen as slash commands see it; made when it is first wanted, for the first frame's sake."""
+        """The screen as slash commands see it; created on first use, to speed up the first frame."""
         from chatapp.tui.chat.view import ScreenView
 
         return ScreenView(self, lambda name: self.models.use(name))
@@ -73,7 +73,7 @@ class ChatScreen(Conversations):
 
     @cached_property
     def models(self) -> Models:
-        """The models, from when they are first needed."""
+        """The models; created on first use."""
         from chatapp.tui.chat.models import Models
 
         return Models(self, self.job_line)
@@ -90,7 +90,7 @@ class ChatScreen(Conversations):
 
     @work(thread=True, group="offer")
     def look_for_offer(self) -> None:
-        """Offer, quietly, what would help; nothing that goes wrong here matters."""
+        """Look for something to offer, such as a download; its errors are ignored."""
         from chatapp.models import suggestion
 
         try:
@@ -109,7 +109,7 @@ class ChatScreen(Conversations):
         self.answer_offer(accepted=False)
 
     def answer_offer(self, *, accepted: bool) -> None:
-        """Take the offer, or leave it."""
+        """Accept or decline the offer."""
         if offer := self.offer_line.offer:
             self.offer_line.offer = None
             self.models.answer_offer(offer, accepted=accepted)
@@ -130,15 +130,15 @@ class ChatScreen(Conversations):
 
     @property
     def at_home(self) -> bool:
-        """Whether the keys go where one types."""
+        """Whether the focus is on the prompt."""
         return self.pane.box.has_focus or self.focused is None
 
     def action_stop(self) -> None:
-        """End the reply."""
+        """Stop the reply."""
         self.pane.stop()
 
     def action_back(self) -> None:
-        """Go back to where one types, or leave an edit."""
+        """Return to the prompt, or leave an edit."""
         if self.at_home:
             self.pane.outbox.leave_edit()
         elif self.sidebar and self.sidebar.has_focus and self.size.width < 100:
@@ -146,25 +146,25 @@ class ChatScreen(Conversations):
         self.pane.box.focus()
 
     def action_interrupt(self) -> None:
-        """Ctrl+C never quits: it copies, or stops, or tells how to leave."""
+        """Ctrl+C never quits: it copies a selection, stops the reply, or says how to leave."""
         if selected := self.get_selected_text():
             self.app.copy_to_clipboard(selected)
-            self.clear_selection()  # so that the next one stops
+            self.clear_selection()  # so that the next Ctrl+C stops the reply
         elif self.pane.busy:
             self.pane.stop()
         else:
             self.notify("ctrl+q leaves chatapp.")
 
     async def action_again(self) -> None:
-        """Let the model try once more; what it wrote before stays as another version."""
+        """Write another version of the last answer."""
         await self.pane.again()
 
     async def action_continue(self) -> None:
-        """Let the model go on where its last answer was cut off."""
+        """Continue the last answer where it was cut off."""
         await self.pane.resume()
 
     async def action_kind(self, kind: Kind) -> None:
-        """Completion or chat; a conversation that has begun stays as it is, and another one begins."""
+        """Switch between completion and chat, in a new conversation if this one has messages."""
         opened = self.pane.opened
         if kind == "chat" and opened and not opened.engine.can_chat:
             self.notify(f"{opened.name} has no chat template: it continues text.", severity="warning", markup=False)
@@ -176,7 +176,7 @@ class ChatScreen(Conversations):
             await self.pane.change_kind(kind)
 
     def action_heat(self) -> None:
-        """Show how sure the model was of each token."""
+        """Show the probability of each token."""
         self.pane.outbox.show_tip("")
         with telling(self):
             self.show_heat(None)
@@ -191,7 +191,7 @@ class ChatScreen(Conversations):
             self.show_latencies(None)
 
     def show_heat(self, said: Message | None, index: int = 0) -> None:
-        """Show how sure the model was of each token of an answer; None: of the one being written, or the last."""
+        """Show the token probabilities of an answer; None: the one in progress, or the last."""
         from chatapp.tui.insight.heat import HeatScreen
 
         pane = self.pane
@@ -200,7 +200,6 @@ class ChatScreen(Conversations):
         said = said or pane.page.last("assistant")
         if not pane.dialogue or not (writing or said):
             return pane.notify("There is no answer yet whose tokens could be shown.")
-        # While it is shown, another reply may begin.
         tokens: Sequence[Token] = ()
         if pane.newest and (writing or pane.columns):
             tokens = pane.newest.tokens[index]
@@ -220,7 +219,7 @@ class ChatScreen(Conversations):
         self.app.push_screen(HeatScreen(tokens, lambda: writing and pane.reply is reply, pane.stop), take)
 
     def action_beams(self) -> None:
-        """Show the tree of the beam search that goes on, or was the last; what is taken of it becomes the answer."""
+        """Show the tree of the current or last beam search; a chosen beam becomes the answer."""
         from chatapp.tui.insight.beams import BeamScreen
 
         pane, reply = self.pane, self.pane.newest
@@ -236,13 +235,13 @@ class ChatScreen(Conversations):
                 engine, said = pane.opened.engine, dialogue.message(turn.replies[0].id)
                 begun = [token.id for token in turn.tokens]
                 spelt = beam.spell(lambda own: engine.text_of([*begun, *own], turn.options.think))
-                own = spelt[:-1] if beam.state == "finished" and not beam.text else spelt  # nothing can follow the end
+                own = spelt[:-1] if beam.state == "finished" and not beam.text else spelt  # drop the end token
                 await pane.go_on(said, [*turn.tokens, *own])
 
         self.app.push_screen(BeamScreen(turn.beams, lambda: pane.reply is reply, pane.stop), take)
 
     def show_latencies(self, said: Message | None) -> None:
-        """Show the latency of each token of an answer, as far as it is written; None: of the last one."""
+        """Show the token latencies of an answer; None: the last one."""
         from chatapp.evaluation.measurements import Answer
         from chatapp.tui.insight.latencies import LatencyScreen
 
@@ -259,23 +258,23 @@ class ChatScreen(Conversations):
         self.app.push_screen(LatencyScreen(found))
 
     async def action_sampling(self) -> None:
-        """Show the drawer with the options, go there, or hide it."""
+        """Show and focus the sampling drawer, or hide it if it has the focus."""
         with telling(self):
             await self.view.toggle_drawer()
 
     def action_over(self, place: str, *arguments: object) -> None:
-        """Open a screen over the conversation: `module:Class` below chatapp.tui, which says how it begins."""
+        """Open a screen over the chat, given as `module:Class` below chatapp.tui."""
         module, _, name = place.partition(":")
         with telling(self):
             opening: Opening = getattr(import_module(f"chatapp.tui.{module}"), name).over(self.view, *arguments)
             self.app.push_screen(*opening)
 
     def action_models(self, downloading: bool = False) -> None:
-        """Choose a model, or do something with one; where one is to be downloaded, a recommended one is marked."""
+        """Open the list of models; with `downloading`, a recommended one is highlighted."""
         self.models.open(downloading=downloading)
 
     def action_message(self, action: MessageAction) -> None:
-        """Do something with the message that is marked, or with the last one that it can be done with."""
+        """Run a message action on the focused message, or on the last one it applies to."""
         from chatapp.tui.chat.message import Said
 
         marked, pane = self.focused, self.pane
@@ -287,7 +286,7 @@ class ChatScreen(Conversations):
             self.notify("No message here to do that with.")
 
     def action_open(self) -> None:
-        """Show the attachments of a message in full, or fold them: of the marked one, or the last that has some."""
+        """Unfold or fold the attachments of the focused message, or of the last one that has some."""
         from chatapp.tui.chat.message import Question
 
         questions = [view for view in self.pane.query(Question) if view.folded]
@@ -296,14 +295,14 @@ class ChatScreen(Conversations):
         (self.focused if self.focused in questions else questions[-1]).action_open()
 
     async def action_version(self, step: int) -> None:
-        """Show an older or newer version: of a message, or of what the model wrote last in a text."""
+        """Show an older or newer version of a message, or of the model's last reply in a text."""
         if self.pane.kind == "chat":
             self.action_message("older" if step < 0 else "newer")
         else:
             await self.pane.completion_page.walk(step)
 
     async def action_conversation(self, action: str) -> None:
-        """Rename, delete, export or restore: the conversation that is shown, or the one deleted last."""
+        """Rename, delete or export the conversation shown, or restore the one deleted last."""
         number = None if action == "undelete" else self.pane.number
         if number is not None and not self.pane.begun:
             return self.notify("Nothing was said yet in this conversation.")
@@ -312,20 +311,20 @@ class ChatScreen(Conversations):
         self.list_conversations()
 
     def action_slash(self, line: str) -> None:
-        """Do what a slash command says."""
+        """Run a slash command."""
         self.view.obey(line)
 
     def action_import(self) -> None:
-        """Read conversations from a file."""
+        """Import conversations from a file."""
         self.view.import_file()
 
     def action_type(self, text: str) -> None:
-        """Begin to write something in the message."""
+        """Insert text into the prompt."""
         self.pane.box.focus()
         self.pane.box.insert(text)
 
     def action_jump(self) -> None:
-        """Show a letter on each place; pressing it goes there."""
+        """Show a letter on each focusable place; pressing it focuses that place."""
         from chatapp.tui.chat.message import Said
         from chatapp.tui.keys.jump import Jump
 
@@ -337,10 +336,10 @@ class ChatScreen(Conversations):
         said: list[Widget] = [*self.pane.query(Said)]
         self.app.push_screen(Jump([place for place in places if place and place.display] + said[::-1]), go)
 
-    # What widgets ask for
+    # Messages from widgets
 
     def action_page(self, pages: int) -> None:
-        """Scroll the conversation; who is at its end again follows it again."""
+        """Scroll the conversation; reaching its end follows it again."""
         page = self.pane.page
         rows = pages * max(1, page.size.height - 1)
         if page.scroll_y + rows >= page.max_scroll_y:
@@ -352,20 +351,20 @@ class ChatScreen(Conversations):
         self.view.obey(message.line, self.pane.box.give_back)
 
     def on_completion_page_help_wanted(self) -> None:
-        """Tell who expects an answer how to get one."""
+        """Say how to continue the text, and how to get a chat."""
         offered = self.offer_line.offer
         chat = "F8 downloads a model" if offered and offered.kind == "chat" else "ctrl+o chooses a model"
         if not self.pane.begun:
             self.pane.outbox.show_tip(f"ctrl+j continues the text; for chat, {chat}")
 
     async def on_sidebar_wanted(self, message: Sidebar.Wanted) -> None:
-        """What the keys of the list do."""
+        """Run an action of the list of conversations."""
         with telling(self):
             await self.view.manage(message.action, message.conversation)
         self.list_conversations()
 
     def on_prompt_shell_entered(self, entered: Prompt.ShellEntered) -> None:
-        """Run a command, and put what it writes into the message; the first time, say where and ask."""
+        """Run a shell command and attach its output; the first time, ask before."""
         from chatapp.conversation import shell
         from chatapp.tui.chat.shell_screen import ShellScreen
         from chatapp.tui.widgets.windows import AskLine
@@ -395,7 +394,7 @@ class ChatScreen(Conversations):
         self.view.choose_when_full(message.value)
 
     async def on_said_wanted(self, message: Said.Wanted) -> None:
-        """What takes more than one conversation."""
+        """Message actions that concern more than one conversation."""
         from chatapp.commands.run import find_text
 
         with telling(self):
@@ -414,7 +413,7 @@ class ChatScreen(Conversations):
     def shown(self, pane: Pane) -> None:
         offer = self.offer_line.offer
         if offer and offer.kind == "chat" and pane.opened and pane.opened.engine.can_chat:
-            self.offer_line.offer = None  # a chat model came another way
+            self.offer_line.offer = None  # there is a chat model now
         if pane.dialogue and (pane.dialogue.setup.tools or pane.status.tools):
             pane.status.tools, pane.welcome.tools_leave = self.view.describe_tools(pane.dialogue)
             pane.text_changed()

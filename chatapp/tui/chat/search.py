@@ -1,4 +1,4 @@
-"""Screen: find messages in all conversations."""
+"""Screen: search the messages of all conversations."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from chatapp.history import Found
 
 FOUND = 50
-"""Places shown at most."""
+"""Maximum matches shown."""
 
 
 class SearchScreen(Finder["Found | None"]):
-    """Words to look for, and where they are; dismisses with the place that was chosen."""
+    """A search field and its matches; dismisses with the chosen match."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", id="search.leave"),
@@ -40,7 +40,7 @@ class SearchScreen(Finder["Found | None"]):
 
     @classmethod
     def over(cls, front: Front, words: str = "") -> Opening:
-        """The search in all conversations."""
+        """Search all conversations, and go to the chosen match."""
 
         async def take(found: Found | None) -> None:
             if found:
@@ -70,9 +70,9 @@ class SearchScreen(Finder["Found | None"]):
             self.call_later(self.show, words, (), one_line(error) or str(error))
 
     def show(self, words: str, found: Sequence[Found], error: str = "") -> None:
-        """Show where these words were found."""
+        """Show the matches of a search."""
         if words != self.query_one(Input).value:
-            return  # a newer search is on its way
+            return  # a newer search is running
         self.found = found
         self.places.set_options([Option(described(one)) for one in found])
         if self.found:
@@ -90,7 +90,7 @@ class SearchScreen(Finder["Found | None"]):
 
 
 def described(found: Found) -> Content:
-    """A place: the conversation's title, and the words where they stand."""
+    """A match: the conversation's title, and the snippet with the words marked."""
     snippet, shift = Content(""), 0
     for start, end in found.marks:
         snippet += Content(printable(found.snippet[shift:start]))

@@ -1,4 +1,4 @@
-"""Screen: a command that runs in the user's shell, until it ends or escape cancels it."""
+"""Screen: a shell command that runs until it ends or escape cancels it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chatapp.tui.widgets.windows import Window
 
 
 class ShellScreen(Window[shell.Output | None]):
-    """Dismisses with what the command wrote, or with None where it was cancelled or could not begin."""
+    """Dismisses with the output, or None if the command was cancelled or did not start."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel", show=False)]
 
@@ -29,7 +29,7 @@ class ShellScreen(Window[shell.Output | None]):
         self.execute()
 
     def show_seconds(self) -> None:
-        """Say how long it has been running."""
+        """Show how long it has been running."""
         self.note.update(f"{time.monotonic() - self.begun:.0f} s, at most {shell.LONGEST:.0f}; esc cancels")
 
     @work(thread=True)

@@ -1,4 +1,4 @@
-"""Widget: the conversations, the last used first, filtered by typing."""
+"""Widget: the list of conversations, the last used first, with a filter."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from chatapp.history import Conversation
 
 PAGE = 200
-"""Conversations listed at first, and how many more come each time one is near the end."""
+"""Conversations listed at first, and added each time the end comes near."""
 NEAR = 20
-"""Rows before the end from which on more are listed."""
+"""Rows from the end at which more are listed."""
 WIDTH = 34
-"""Cells of a row."""
+"""Cells per row."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the list: a conversation, or the days above some."""
+    """A row of the list: a conversation, or a heading with a day."""
 
     title: str
     id: str | None = None
     mark: str = " "
     when: str = ""
     about: str = ""
-    """Its model and how many messages it has."""
+    """Its model and number of messages."""
 
     @property
     def option(self) -> Option:
-        """The line as the list shows it."""
+        """The row as an option of the list."""
         if self.id is None:
             return Option(Content.styled(self.title, "$muted"), disabled=True)
         title = Content(self.title).truncate(WIDTH - 3 - len(self.when), ellipsis=True, pad=True)
@@ -53,7 +53,7 @@ class Row:
 
 
 class Sidebar(Choices):
-    """Conversations by day; the one on the screen is marked, and those that a model is writing to."""
+    """Conversations by day; the one shown and those in progress are marked."""
 
     BINDING_GROUP_TITLE = "List of conversations"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -67,25 +67,25 @@ class Sidebar(Choices):
         Binding("x", "want('export')", "Export", id="sidebar.export"),
     ]
     note = reactive("")
-    """What has just been done here; it stays until the cursor moves."""
+    """The last action; shown until the cursor moves."""
 
     @dataclass
     class Wanted(Message):
-        """Something is to be done with a conversation: `open`, `rename`, `delete`, `undelete` or `export`."""
+        """An action is wanted for a conversation: `open`, `rename`, `delete`, `undelete` or `export`."""
 
         action: str
         conversation: int | None
 
     class Listed(Message):
-        """Other conversations are to be listed: those of `words`, and as many as `limit` says."""
+        """`words` or `limit` has changed: the list should be updated."""
 
     def __init__(self) -> None:
         super().__init__(compact=True)
         self.words, self.limit, self.total = "", PAGE, 0
         self.filtering = False
-        """Whether letters go to the filter, and are no keys."""
+        """Whether letters go to the filter instead of being keys."""
         self.leap = ""
-        """Where the cursor goes when other conversations are listed: to the `first` or the `last`."""
+        """Where the cursor goes at the next update: `first`, `last`, or nowhere."""
         self.rows: list[Row] = []
 
     def show(
@@ -97,7 +97,7 @@ class Sidebar(Choices):
         total: int,
         none: str = "",
     ) -> None:
-        """List these, of so many in all; the cursor stays with its conversation."""
+        """List these conversations of `total`; the cursor stays on its conversation."""
         under, place, self.total = self.under_cursor, self.highlighted, total
         rows: list[Row] = []
         day = ""
@@ -112,7 +112,7 @@ class Sidebar(Choices):
         if not rows:
             rows.append(Row("No title has these words." if self.words else none))
         before, self.rows = self.rows, rows
-        if rows[: len(before)] == before:  # what is seen stays where it is
+        if rows[: len(before)] == before:  # rows were only added: keep the scroll position
             self.add_options([row.option for row in rows[len(before) :]])
         else:
             self.set_options([row.option for row in rows])
@@ -122,7 +122,7 @@ class Sidebar(Choices):
             place = None if not there else there[0] if self.leap == "first" else there[-1]
         elif (wanted := str(current if under is None else under)) in ids:
             place = ids.index(wanted)
-        else:  # it was deleted, or is not among these: the next one, behind the heading of a day, too
+        else:  # it is gone: take the next one, skipping headings
             place = next((index for index in there if index >= (place or 0)), there[-1])
         self.leap = ""
         if self.highlighted != place:
@@ -131,14 +131,14 @@ class Sidebar(Choices):
 
     @property
     def under_cursor(self) -> int | None:
-        """The conversation that the cursor is on."""
+        """The id of the conversation under the cursor."""
         option = self.highlighted_option
         return int(option.id) if option and option.id else None
 
-    # Around the list
+    # Title and subtitle
 
     def tell(self) -> None:
-        """Show the filter above the list, and below it what the cursor is on."""
+        """Show the filter above the list, and details of the row under the cursor below it."""
         count = f"{self.total:,}"
         if self.filtering:
             self.border_title = Content.assemble(("/", "bold $accent"), (f"{printable(self.words)}▏ ", "$text"), count)
@@ -165,7 +165,7 @@ class Sidebar(Choices):
             self.list_more()
 
     def list_more(self, limit: int = 0) -> None:
-        """List more conversations, where there are more."""
+        """List more conversations, if there are more."""
         if self.limit < self.total:
             self.limit = limit or self.limit + PAGE
             self.post_message(self.Listed())
@@ -173,19 +173,19 @@ class Sidebar(Choices):
     # The filter
 
     def action_filter(self) -> None:
-        """Let what is typed now filter the titles."""
+        """Let typed letters filter the titles."""
         self.filtering = True
         self.tell()
 
     def filter(self, words: str) -> None:
-        """List the conversations whose titles have these words."""
+        """List only conversations whose titles contain these words."""
         self.words, self.limit, self.leap = words, PAGE, "first"
         self.scroll_home(animate=False)
         self.post_message(self.Listed())
         self.tell()
 
     def leave_filter(self) -> bool:
-        """Take the filter away; whether there was one."""
+        """Clear the filter; returns whether there was one."""
         if not self.filtering and not self.words:
             return False
         self.filtering = False
@@ -202,7 +202,7 @@ class Sidebar(Choices):
             pass
         elif not self.filtering:
             return
-        elif event.key == "tab":  # from now on letters are keys again
+        elif event.key == "tab":  # keep the filter, but let letters be keys again
             self.filtering = False
             self.tell()
         elif event.key in ("backspace", "delete"):
@@ -221,14 +221,14 @@ class Sidebar(Choices):
             self.filter(self.words + " ".join(event.text.split()))
 
     def action_last(self) -> None:
-        """Go to the oldest conversation, which may not be listed yet."""
+        """Go to the oldest conversation, listing all of them first."""
         if self.limit < self.total:
             self.leap = "last"
             self.list_more(self.total)
         else:
             super().action_last()
 
-    # What is wanted
+    # Actions
 
     def action_want(self, action: str) -> None:
         self.post_message(self.Wanted(action, self.under_cursor))
@@ -241,7 +241,7 @@ class Sidebar(Choices):
 
 
 def named_day(seconds: float) -> str:
-    """The day of a moment, as people call it."""
+    """The heading for a time: a day or a month."""
     days = (date.fromtimestamp(time.time()) - date.fromtimestamp(seconds)).days
     if days <= 0:
         return "Today"
@@ -253,7 +253,7 @@ def named_day(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """When something was, as briefly as its distance allows: a time, a day of the week, a date."""
+    """A time, as short as its distance allows: time of day, weekday, or date."""
     then = datetime.fromtimestamp(seconds)
     days = (date.fromtimestamp(time.time()) - then.date()).days
     if days <= 1:

@@ -1,4 +1,4 @@
-"""Widgets: the line above a conversation, the figures of a reply below it, and a quiet word on an empty page."""
+"""Widgets: the heading of a conversation, the status line with a reply's figures, and the welcome text."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass
 class Figures:
-    """What is known about a reply; seconds and bytes."""
+    """Measurements of a reply, in seconds and bytes."""
 
     prompt_tokens: int = 0
     tokens: int = 0
     reading: tuple[int, int] | None = None
-    """Tokens of a long prompt that are read, and all of them, as long as it is not read to its end."""
+    """Tokens read and total tokens of a long prompt, while it is being read."""
     doing: Literal["reading", "searching", "thinking", "writing"] = "writing"
     prefill: float = 0.0
     time_to_first_token: float | None = None
     latencies: list[float] = field(default_factory=list)
-    """Of every token after the first of each answer."""
+    """Of every token except the first of each answer."""
     spent: dict[int, float] = field(default_factory=dict)
-    """What each answer that has a token took after its first one; together they are decoded at once."""
+    """By answer: decoding time after its first token; several answers decode at the same time."""
     guesses: Guesses | None = None
-    """Of tokens that were guessed, if any were."""
+    """Statistics of speculative decoding, if used."""
     usage: Usage | None = None
-    """The engine's own summary, once the reply has ended by itself."""
+    """The engine's summary, once the reply has ended by itself."""
 
     def add(self, deltas: Iterable[Delta]) -> None:
-        """Take in what arrived."""
+        """Add deltas."""
         for delta in deltas:
             timings, self.reading = delta.timings, delta.reading
             self.guesses = delta.guesses or self.guesses
@@ -65,7 +65,7 @@ class Figures:
                 self.settle(delta.usage)
 
     def settle(self, usage: Usage) -> None:
-        """Prefer the engine's own summary to what was added up here."""
+        """Replace our own sums by the engine's summary."""
         self.usage = usage
         self.prompt_tokens = usage.prompt_tokens
         self.tokens = usage.completion_tokens
@@ -85,12 +85,12 @@ class Figures:
 
     @property
     def slow(self) -> float:
-        """The latency from which a token stands out: twice the usual one."""
+        """The latency from which a token counts as slow: twice the median."""
         return 2 * percentile(self.latencies, 50)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """As the engine reckons it, whose module the first frame does not wait for."""
+    """The engine's `percentile`, imported late to speed up the first frame."""
     from chatapp.generation.delta import percentile
 
     return percentile(values, percent)
@@ -108,21 +108,21 @@ class Heading(Widget):
     about = reactive("")
     mode = reactive("")
     vim = reactive("")
-    """The mode of vim-like keys, where they are wanted."""
+    """The mode of vim keys, if they are on."""
     used = reactive(0)
     total = reactive(0)
     left_out = reactive(0)
-    """Messages that no longer fit."""
+    """Messages that did not fit the context."""
     held = 0
-    """Tokens that the conversation takes before the message that is being typed."""
+    """Tokens of the conversation without the message being typed."""
 
     def show_model(self, opened: Opened) -> None:
-        """This model answers from now on."""
+        """Show an opened model."""
         self.model, self.about = opened.name, opened.about
         self.total, self.left_out = opened.context_length, 0
 
     def hold(self, tokens: int, left_out: int = 0) -> None:
-        """The conversation takes so many tokens, where that is known, and has lost so many messages."""
+        """Show how many tokens the conversation takes (0: unknown) and how many messages were left out."""
         self.left_out = left_out
         if tokens:
             self.held = self.used = min(tokens, self.total or tokens)
@@ -141,7 +141,7 @@ class Heading(Widget):
         return left + mode + Content(" " * (room - left.cell_length)) + right
 
     def meter(self) -> Content:
-        """The context as a bar and in numbers."""
+        """The context as a bar and as numbers."""
         if not self.total:
             return Content()
         share = min(1.0, self.used / self.total)
@@ -158,21 +158,21 @@ class Heading(Widget):
 
 
 class StatusLine(Widget):
-    """What the model is doing; from the first token on also how fast, where, and the latency of each token."""
+    """What the model is doing; from the first token on also speed, place, and a strip of latencies."""
 
     state = reactive("")
     tone = reactive("muted")
-    """The theme's colour for the state."""
+    """The theme colour of the state."""
     hint = reactive("")
-    """A few quiet words behind the state, as long as there are no figures."""
+    """Shown after the state while there are no figures."""
     reason = reactive("")
-    """Why there is no model or no answer, in the second line."""
+    """Why there is no model or answer; shown in the second line."""
     figures: reactive[Figures | None] = reactive(None, always_update=True)
     memory = reactive(0)
     place = reactive("")
-    """Back end, device and precision."""
+    """Backend, device and precision."""
     tools = reactive("")
-    """Whose tools the conversation uses, and where text goes with them."""
+    """The tool servers in use, and where text goes with them."""
 
     def validate_hint(self, hint: str) -> str:
         return printable(hint)
@@ -182,18 +182,18 @@ class StatusLine(Widget):
     def show(
         self, state: str, *, tone: str = "muted", hint: str = "", reason: str = "", figures: Figures | None = None
     ) -> None:
-        """Change the first line, or say in the second why there is no model or no answer."""
+        """Show a state; a `reason` or figures add the second line."""
         self.state, self.tone, self.hint, self.reason, self.figures = state, tone, hint, reason, figures
         if reason or (figures and figures.tokens):
             self.add_class("-told")
 
     def show_model(self, place: str, memory: int, hint: str) -> None:
-        """Say that a model is ready, and where it runs."""
+        """Show that a model is ready, and where it runs."""
         self.place, self.memory = place, memory
         self.show("● ready", tone="success", hint=hint)
 
     def show_lack(self, reason: str) -> None:
-        """Say that there is no model, and why."""
+        """Show that there is no model, and why."""
         self.place, self.memory = "", 0
         hint = "what you typed stays here; ^O chooses another model"
         self.show("✗ no model", tone="error", hint=hint, reason=" ".join(reason.split()))
@@ -211,7 +211,7 @@ class StatusLine(Widget):
         return Content("\n").join([first, self.latencies()]) if self.has_class("-told") else first
 
     def speed(self, room: int) -> Content:
-        """The figures of the reply, the most wanted first: a narrow screen leaves the last ones out."""
+        """The figures of the reply, most important first, as many as fit into `room` cells."""
         figures = self.figures
         assert figures
         p95 = figures.p95
@@ -243,13 +243,13 @@ class StatusLine(Widget):
         return Content.assemble(gap, (first, styles[0]), " ", (second, styles[1]))
 
     def latencies(self) -> Content:
-        """The strip, its scale, memory and place."""
+        """The second line: latencies, their scale, memory and place."""
         memory = self.pair("memory", f"{self.memory / 1e6:,.0f} MB") if self.memory else Content()
         right = memory + Content.assemble((f"   {self.place}{self.tools} ", "$muted"))
         if not self.figures or not self.figures.latencies:
             left = Content.assemble((f" {self.reason}", "$muted")).truncate(self.size.width, ellipsis=True)
             if self.reason and left.cell_length + right.cell_length > self.size.width:
-                return left  # why nothing came is worth more than where it would have run
+                return left  # no room for both: the reason is more important
             return left + Content(" " * max(0, self.size.width - left.cell_length - right.cell_length)) + right
         top, slow = round_up(max(self.figures.latencies)), self.figures.slow
         scale = Content.assemble((f" 0–{top * 1000:g} ms", "$muted"))
@@ -270,17 +270,17 @@ PROMISE = {"completion": "continues your text", "chat": "answers your messages"}
 
 
 class Welcome(Static):
-    """What the model does, the first keys, and that nothing leaves the machine, or to whom it goes."""
+    """What the model does, the first keys, and whether text leaves this machine."""
 
     tools_leave = ""
-    """The other machines that text goes to with calls of tools."""
+    """The machines that tool calls send text to."""
 
     def fit(self, page: Size) -> None:
-        """Cover neither the figures nor the edge, however small the page is."""
+        """Limit its size so that it covers neither the status line nor the edge."""
         self.styles.max_width, self.styles.max_height = max(1, page.width - 6), max(1, page.height - 6)
 
     def show(self, mode: str, heading: Heading, opened: Opened | None, *, gaps: bool) -> None:
-        """Fill in what is known of the model by now."""
+        """Fill in what is known about the model."""
         model, about = heading.model, heading.about
         leaves = ", ".join(filter(None, [opened.leaves if opened else "", self.tools_leave]))
         stays = f"Text goes to {printable(leaves)}." if leaves else "Everything stays on this machine."

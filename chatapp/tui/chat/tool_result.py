@@ -1,4 +1,4 @@
-"""Widget: what a tool was asked and gave, in a line that opens."""
+"""Widget: a tool call and its result, in a line that unfolds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 60
 
 
 class ToolResult(Said):
-    """A call and its result; both are folded until they are opened."""
+    """A tool call and its result."""
 
     folded = True
     opened = False
@@ -30,7 +30,7 @@ class ToolResult(Said):
         yield self.foot
 
     def content(self) -> Content:
-        """The line, and what it stands for where it is opened."""
+        """The line, and call and result if unfolded."""
         from chatapp.text.markdown import cut
 
         usage, call = self.said.usage, next(iter(self.said.calls), None)
@@ -57,7 +57,7 @@ class ToolResult(Said):
         )
 
     def action_open(self) -> None:
-        """Show it in full, or fold it again."""
+        """Fold or unfold it."""
         self.opened = not self.opened
         self.body.update(self.content())
 

@@ -1,4 +1,4 @@
-"""The screen as slash commands see it, the sampling of its conversation, and what is done with those that are kept."""
+"""The screen as slash commands see it, the sampling drawer, and actions on saved conversations."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 DRAFT = "The draft"
-"""What a conversation is called in which nothing was said yet."""
+"""The title of a conversation without messages."""
 
 
 class ScreenView:
-    """The conversation that is shown, with what can be done with it and with all others."""
+    """The `View` of the chat screen, for slash commands and the screens over it."""
 
     def __init__(self, screen: Conversations, use: Callable[[str], Awaitable[None]]) -> None:
-        """`use` lets another model answer."""
+        """`use` switches to another model."""
         self.screen, self.workspace, self.use = screen, screen.workspace, use
         self.give_back: Callable[[], object] = lambda: None
-        """Gives the line that is being done back to its user."""
+        """Puts the line being run back into the prompt."""
 
     def obey(self, line: str, give_back: Callable[[str], object] = lambda line: None) -> None:
-        """Do what a line says; where that cannot be, which is told, give it back."""
+        """Run a slash command; if it fails, the user is told and the line is put back."""
         self.give_back, before = partial(give_back, line), self.give_back
         with telling(self.screen):
             command = actions.parse(line)
@@ -52,7 +52,7 @@ class ScreenView:
         self.give_back = before
         give_back(line)
 
-    # What slash commands need
+    # The methods of View, for slash commands
 
     @property
     def dialogue(self) -> Dialogue:
@@ -63,19 +63,19 @@ class ScreenView:
 
     @property
     def opened(self) -> Opened:
-        """The model that answers."""
+        """The open model."""
         if self.screen.pane.opened is None:
             raise InputError(self.screen.pane.failure or "the model is not open yet; try again in a moment")
         return self.screen.pane.opened
 
     @property
     def engine(self) -> Engine:
-        """The engine of the model that answers."""
+        """The engine of the open model."""
         return self.opened.engine
 
     @property
     def model(self) -> str:
-        """The name of the model that answers."""
+        """The name of the conversation's model."""
         return self.screen.pane.choice.model
 
     def open_history(self) -> History | None:
@@ -93,7 +93,7 @@ class ScreenView:
         self.screen.call_next(self.screen.run_action, place)
 
     def work(self, act: Callable[[], str]) -> None:
-        """Do in a thread what may take long, and tell what came of it."""
+        """Run something slow in a thread and show the text it returns."""
         give_back = self.give_back
 
         def do() -> None:
@@ -122,7 +122,7 @@ class ScreenView:
         self.screen.call_next(self.screen.pane.resume)
 
     def need_question(self) -> None:
-        """Refuse what needs a question, where a chat has none; a text goes on from nothing."""
+        """Raise InputError in a chat without a question; a text needs none."""
         if self.screen.pane.kind == "chat":
             run.last_message(self, "user")
 
@@ -145,7 +145,7 @@ class ScreenView:
         self.open(f"app.keep_theme({name!r})" if name else "app.theme", lambda: "")
 
     def describe_tools(self, dialogue: Dialogue) -> tuple[str, str]:
-        """The servers of tools that a conversation uses, for the status line, and the machines that text goes to."""
+        """The conversation's tool servers for the status line, and the machines that text goes to."""
         from chatapp.commands.tools import find_leaving
 
         names, away = dialogue.setup.tools, find_leaving(dialogue)
@@ -171,7 +171,7 @@ class ScreenView:
         await self.screen.pane.several(n)
 
     async def toggle_drawer(self) -> None:
-        """Show the drawer beside the page, go there, or hide it."""
+        """Show and focus the drawer, or hide it if it has the focus."""
         if self.screen.drawer:
             if self.screen.drawer.has_focus:
                 return await self.close_drawer()
@@ -196,13 +196,13 @@ class ScreenView:
             self.screen.pane.box.focus()
 
     def show_setup(self) -> None:
-        """Let the drawer show the conversation that is shown now."""
+        """Show the current conversation's options in the drawer."""
         opened, dialogue = self.screen.pane.opened, self.screen.pane.dialogue
         if self.screen.drawer and opened and dialogue:
             self.screen.drawer.take(*find_options(opened.engine, dialogue), dialogue.setup.when_full)
 
     def look(self, options: Options) -> Preview | None:
-        """What the options make of the next token; called in a thread, and nothing while the model writes."""
+        """Preview the next token under these options; called in a thread. None while the model writes."""
         pane = self.screen.pane
         if not pane.opened or not pane.dialogue or pane.reply:
             return None
@@ -214,20 +214,20 @@ class ScreenView:
         return found.under(options) if found else None
 
     def choose_options(self, options: Mapping[str, Any]) -> None:  # Any: what Options takes
-        """Answer with these from now on."""
+        """Use these options from now on."""
         if dialogue := self.screen.pane.dialogue:
             dialogue.change(replace(dialogue.setup, options=dict(options)))
             self.show_setup()
 
     def choose_when_full(self, value: WhenFull) -> None:
-        """Do this when the context is full."""
+        """Set what happens when the context is full."""
         if dialogue := self.screen.pane.dialogue:
             dialogue.change(replace(dialogue.setup, when_full=value))
 
-    # What keys do with a message
+    # Actions on a message
 
     def copy_block(self, message: Message) -> None:
-        """Copy the last block of code of a message."""
+        """Copy the last code block of a message."""
         from chatapp.text.clipboard import code_blocks
 
         if blocks := code_blocks(run.find_text(message)):
@@ -238,18 +238,17 @@ class ScreenView:
             self.say("There is no block of code in this answer.")
 
     async def fork(self, pane: Pane, message: Message) -> None:
-        """Begin another conversation with the messages of one, up to this one."""
-
+        """Begin a new conversation with the messages up to this one."""
         history = self.open_history()
         if history and pane.dialogue and pane.dialogue.conversation is not None:
             branch = list(pane.dialogue.branch())
             kept = branch[: [one.id for one in branch].index(message.id) + 1]
             await self.screen.open_conversation(history.fork(pane.dialogue.conversation, kept))
 
-    # What keys do with a kept conversation
+    # Actions on a saved conversation
 
     async def manage(self, action: str, number: int | None) -> None:
-        """Do with a conversation of the list what a key asks for."""
+        """Run an action of the list on a conversation."""
         screen, history = self.screen, self.screen.history
         if number is not None and number < 0:
             if action != "open":
@@ -267,7 +266,7 @@ class ScreenView:
         match action:
             case "open":
                 await screen.open_conversation(conversation)
-                if screen.sidebar and screen.size.width < 100:  # where it lies over the page
+                if screen.sidebar and screen.size.width < 100:  # there it covers the page
                     screen.sidebar.display = False
             case "rename":
                 self.rename(history, conversation)
@@ -277,7 +276,7 @@ class ScreenView:
                 self.export(history, conversation)
 
     def ask(self, question: str, act: Callable[[str], None], value: str = "") -> None:
-        """Ask for a line of text, and do something with it unless its user leaves."""
+        """Ask for a line of text, and call `act` with it unless the user cancels."""
 
         def take(text: str | None) -> None:
             with telling(self.screen):
@@ -287,7 +286,7 @@ class ScreenView:
         self.screen.app.push_screen(AskLine(question, value), take)
 
     def rename(self, history: History, conversation: Conversation) -> None:
-        """Ask for another title."""
+        """Ask for a new title."""
 
         def take(title: str) -> None:
             history.rename(conversation.id, title)
@@ -296,7 +295,7 @@ class ScreenView:
         self.ask("Another title", take, conversation.title)
 
     async def delete(self, history: History, conversation: Conversation) -> None:
-        """Delete a conversation, so that it can be brought back."""
+        """Delete a conversation; it can be restored."""
         screen = self.screen
         shown = [one for one in screen.panes if one.dialogue and one.dialogue.conversation == conversation.id]
         if any(pane.busy for pane in shown):
@@ -316,14 +315,14 @@ class ScreenView:
             sidebar.focus()
 
     def restore(self, history: History) -> None:
-        """Bring back the conversation that was deleted last."""
+        """Restore the conversation that was deleted last."""
         back = history.undelete()
         if back and self.screen.sidebar:
             self.screen.sidebar.note = ""
         self.say(f"{back[0].title or DRAFT} is back." if back else "Nothing was deleted.")
 
     def export(self, history: History, conversation: Conversation) -> None:
-        """Ask for a file, and write a conversation to it in the form that its name says."""
+        """Ask for a file name, and export to it in the form of its ending."""
         from chatapp.conversation import files
 
         question = "Export to a file: .md for Markdown, .html for a page, .json to import it again"
@@ -332,7 +331,7 @@ class ScreenView:
         self.ask(question, write, str(name))
 
     def import_file(self) -> None:
-        """Ask for a file, and bring in its conversations."""
+        """Ask for a file, and import its conversations."""
         if self.open_history():
             question = "Import from a file: ours, ChatGPT's or Claude's conversations.json, or Ollama's"
             self.ask(question, partial(run.import_file, self))
@@ -345,7 +344,7 @@ class ScreenView:
 
 
 def find_options(engine: Engine, dialogue: Dialogue) -> tuple[Options, Mapping[str, Any]]:  # Any: what Options takes
-    """The options that a conversation has by itself, and those that were chosen: a text is never without a limit."""
+    """The default options of a conversation and the chosen ones; a completion always has a token limit."""
     from chatapp.conversation.conversation import limit
 
     chosen = dialogue.setup.options

@@ -1,4 +1,4 @@
-"""Screen: every command, found by the names people try, with its key."""
+"""Screen: the command palette, which finds commands by their names and shows their keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chatapp.text.printable import printable
 from chatapp.tui.widgets.windows import Finder
 
 TITLE, KEYS = 29, 8
-"""Cells of a row for its title, and for its key."""
+"""Cells for a row's title and key."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class Command:
     title: str
     does: str
     key: str
-    """As it is written for the reader."""
+    """As shown."""
     names: tuple[str, ...]
-    """Other names, by which it is found as well."""
+    """Other names by which it is found."""
     act: Callable[[], object]
 
 
 class CommandPalette(Finder[Command | None]):
-    """Gives the command that was chosen; what is typed filters the rows."""
+    """A filtered list of commands; dismisses with the chosen one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", show=False),
@@ -72,8 +72,8 @@ class CommandPalette(Finder[Command | None]):
         self.show_rows()
 
     def show_rows(self) -> None:
-        """Show the commands that were found, the likeliest under the cursor."""
-        width = min(88, self.app.size.width) - 5  # the border, the padding and the scroll bar
+        """Show the commands found, the best match highlighted."""
+        width = min(88, self.app.size.width) - 5  # without border, padding and scroll bar
         none = Option(Content.styled("No command is called so.", "$muted"), disabled=True)
         self.places.set_options([Option(row(command, width)) for command in self.found] or [none])
         self.places.highlighted = 0 if self.found else None
@@ -82,7 +82,7 @@ class CommandPalette(Finder[Command | None]):
 
 
 def row(command: Command, width: int) -> Content:
-    """The title, what it does as far as there is room, and the key."""
+    """Title, description (as far as it fits) and key."""
     room = max(0, width - TITLE - KEYS - 2)
     title = Content(printable(command.title)).truncate(min(TITLE, width - KEYS - 1), ellipsis=True, pad=True)
     does = Content.styled(command.does, "$muted").truncate(room, ellipsis=True, pad=True)

@@ -1,4 +1,4 @@
-"""Screen: the keys of every day, those that work here, the commands, and the ids of keys; found by typing."""
+"""Screen: help on keys and commands, filtered by typing."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Row:
     keys: str
     does: str
     id: str = ""
-    """For keys.toml."""
+    """The action's id, for keys.toml."""
     quiet: bool = False
-    """Whether it shows only where it is looked for."""
+    """Whether it is shown only when searched for."""
 
     def matches(self, words: str) -> bool:
-        """Whether every word is somewhere in it."""
+        """Whether it contains every word."""
         line = f"{self.keys} {self.does}".lower()
         return all(word in line for word in words.lower().split()) and not (self.quiet and not words)
 
@@ -55,7 +55,7 @@ class Section:
 
 
 class Help(EndsOnce, ModalScreen[None]):
-    """The keys, in the sections they work in; what is typed filters them."""
+    """The keys by the place where they work; typing filters them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f1", "dismiss", "Back", id="help.back"),
@@ -91,7 +91,7 @@ class Help(EndsOnce, ModalScreen[None]):
         self.query_one(VerticalScroll).scroll_relative(y=rows, animate=False)
 
     def lines(self, words: str) -> Content:
-        """The sections, as far as they match."""
+        """The matching lines by section."""
         parts: list[Content] = []
         for section in self.sections:
             rows = [row for row in section.rows if row.matches(words)]
@@ -108,7 +108,7 @@ class Help(EndsOnce, ModalScreen[None]):
 
 
 def sections(screen: Screen[object], chosen: Mapping[str, str]) -> list[Section]:
-    """The keys of every day, of a screen and what is on it, and of the app; the commands, the mouse, and all ids."""
+    """The help: everyday keys, keys of the screen and its widgets, commands, the mouse, and action ids."""
     nodes = [screen, *(node for node in screen.walk_children() if node.display), screen.app]
     found: dict[str, list[Row]] = {}
     ids: dict[str, Row] = {}
@@ -133,19 +133,19 @@ def sections(screen: Screen[object], chosen: Mapping[str, str]) -> list[Section]
 
 
 def described(action: Action) -> str:
-    """A command in one line: what it is called and does."""
+    """An action's title and description."""
     return f"{action.title}: {action.does}"
 
 
 def title(node: DOMNode) -> str:
-    """The title of a place: as its class says, else the words of its name."""
+    """The title of a place: its BINDING_GROUP_TITLE, or the words of its class name."""
     if node.app is node:
         return "Everywhere"
     return node.BINDING_GROUP_TITLE or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).capitalize()
 
 
 def list_keys(node: DOMNode, chosen: Mapping[str, str]) -> Iterator[Row]:
-    """Each thing that keys do in a place, in the words of the table of commands; those without words are left out."""
+    """The key bindings of a node that have a description, with the action table's description if it has one."""
     words = {action.id: described(action) for action in ACTIONS if action.id}
     keys: dict[tuple[str, str, str], list[str]] = {}
     for bindings in node._bindings.key_to_bindings.values():
@@ -162,7 +162,7 @@ def list_keys(node: DOMNode, chosen: Mapping[str, str]) -> Iterator[Row]:
 def actions(*nodes: type[DOMNode]) -> list[keymap.Action]:
     """The actions with an id in these classes, for `keymap.read`."""
     places = {kind: node.__name__ for node in reversed(nodes) for kind in reversed(node.__mro__)}
-    """Each class once, and the first in whose place its keys work."""
+    """Each class once, with the first place whose keys include its own."""
     found: dict[str, keymap.Action] = {}
     for kind, place in places.items():
         for binding in Binding.make_bindings(vars(kind).get("BINDINGS", ())):

@@ -1,4 +1,4 @@
-"""Screen: the themes, each shown on the page behind while it is under the cursor."""
+"""Screen: choose a theme, previewing the one under the cursor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLES = ("accent", "model", "success", "warning", "error")
 
 
 class ThemePicker(EndsOnce, ModalScreen[str | None]):
-    """Gives the name of the theme that was taken; escape gives None and the theme from before."""
+    """Dismisses with the chosen theme's name; escape restores the previous theme and dismisses with None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave_it", "Back", id="themes.back")]
     CSS = """
@@ -38,7 +38,7 @@ class ThemePicker(EndsOnce, ModalScreen[str | None]):
         super().__init__()
         self.choice = list(themes)
         self.before = ""
-        """The theme that escape brings back."""
+        """The theme to restore."""
 
     def compose(self) -> ComposeResult:
         self.before = self.app.theme
@@ -51,7 +51,7 @@ class ThemePicker(EndsOnce, ModalScreen[str | None]):
 
     @on(OptionList.OptionHighlighted)
     def preview(self, message: OptionList.OptionHighlighted) -> None:
-        if self.is_current and message.option_id and message.option_id != self.app.theme:  # not after escape
+        if self.is_current and message.option_id and message.option_id != self.app.theme:  # current: not after escape
             self.app.theme = message.option_id
 
     @on(OptionList.OptionSelected)
@@ -64,7 +64,7 @@ class ThemePicker(EndsOnce, ModalScreen[str | None]):
 
 
 def row(theme: Theme) -> Content:
-    """The name, whether it is dark, and its colours on its own background."""
+    """Name, dark or light, and the colours on the theme's background."""
     swatch = [(" ●", Style.parse(f"{getattr(theme, role)} on {theme.background}")) for role in ROLES]
     end = (" ", Style.parse(f"on {theme.background}"))
     return Content.assemble(f"{theme.name[:14]:15}", ("dark  " if theme.dark else "light "), *swatch, end)

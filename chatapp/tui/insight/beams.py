@@ -1,4 +1,4 @@
-"""The tree of a beam search while it grows, and after: walked by the arrows, any text in it taken."""
+"""Screen: the tree of a beam search, also while it runs; any beam can be taken."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from chatapp.tui.widgets.rows import Rows
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 PAUSE = 0.2
-"""Seconds between two looks at a search that goes on."""
+"""Seconds between updates of a running search."""
 STATES = {"going": ("●", "accent"), "passed": ("●", "text"), "pruned": ("✗", "muted"), "finished": ("✓", "success")}
-"""The mark and the colour of a branch, by the state of its last beam."""
+"""Mark and colour of a branch, by the state of its last beam."""
 SCORE = 12
 """Columns of a score."""
 
 
 class BeamLines(Rows):
-    """One line for each branch between two forks, with the score at its end."""
+    """A line for each branch between two forks, with its score at the end."""
 
     BINDINGS = [
         Binding("left", "up", "Where it forked", show=False),
@@ -44,7 +44,7 @@ class BeamLines(Rows):
         Binding("enter", "screen.take", "Go on from here", key_display="↵", id="beams.take"),
     ]
     pruned = reactive(True)
-    """Whether branches are shown that the search has given up."""
+    """Whether pruned branches are shown."""
 
     class Moved(Message):
         """The cursor is on another branch, or its branch has grown."""
@@ -54,21 +54,21 @@ class BeamLines(Rows):
         self.search = search
         self.rows: list[Line] = []
         self.first: Beam | None = None
-        """The beam that the branch under the cursor begins with: it stays where others fork, or go."""
+        """The first beam of the branch under the cursor, which keeps the cursor's place as the tree changes."""
         self.seen = -1
 
     def on_mount(self) -> None:
         self.grow()
 
     def grow(self) -> None:
-        """Show what the search has done since the last time."""
+        """Show what the search has done since the last update."""
         size = len(self.search.beams) * 2 + self.search.count["pruned"]
         if size != self.seen:
             self.seen = size
             self.lay_out()
 
     def lay_out(self) -> None:
-        """Lay out the tree anew; the cursor stays in its branch, or goes to the best one."""
+        """Lay out the tree; the cursor stays on its branch, or goes to the best one."""
         self.rows = self.search.lines(pruned=self.pruned)
         self.measure()
         if self.first is None or not any(line.beams[0] is self.first for line in self.rows):
@@ -115,7 +115,7 @@ class BeamLines(Rows):
 
     @property
     def marked(self) -> Beam | None:
-        """The beam at the end of its branch."""
+        """The last beam of the branch under the cursor."""
         return self.rows[self.place].last if self.rows else None
 
     def go_to(self, row: int) -> None:
@@ -124,7 +124,7 @@ class BeamLines(Rows):
         self.reveal()
 
     def reveal(self) -> None:
-        """Scroll to the cursor, and tell where it is."""
+        """Scroll to the cursor and announce it."""
         super().reveal()
         self.post_message(self.Moved())
         self.refresh()
@@ -142,7 +142,7 @@ class BeamLines(Rows):
             self.find(path[-1])
 
     def find(self, beam: Beam) -> None:
-        """Put it on the branch that has a beam."""
+        """Move the cursor to the branch with this beam."""
         self.go_to(next((place for place, line in enumerate(self.rows) if beam in line.beams), self.place))
 
     def action_prune(self) -> None:
@@ -151,7 +151,7 @@ class BeamLines(Rows):
 
 
 class BeamText(Widget):
-    """The text up to the cursor, the last of it where there is no room for all."""
+    """The text up to the cursor; only its end if there is no room for all."""
 
     beam: reactive[Beam | None] = reactive(None, always_update=True)
 
@@ -167,7 +167,7 @@ class BeamText(Widget):
 
 
 class BeamScreen(EndsOnce, Screen[Beam | None]):
-    """Ends with the beam whose text is to be the answer, where its user took one."""
+    """Dismisses with the beam to become the answer, or None."""
 
     CSS = """
     BeamScreen .bar {
@@ -184,7 +184,7 @@ class BeamScreen(EndsOnce, Screen[Beam | None]):
     ]
 
     def __init__(self, search: BeamTree, growing: Callable[[], bool], stop: Callable[[], object]) -> None:
-        """`stop` ends the search; the best text becomes the answer."""
+        """`stop` ends the search, and the best text becomes the answer."""
         super().__init__()
         self.search, self.growing, self.stop = search, growing, stop
         self.beams, self.text, self.heading = BeamLines(search), BeamText(), Static(classes="bar")
@@ -201,7 +201,7 @@ class BeamScreen(EndsOnce, Screen[Beam | None]):
         self.grow()
 
     def grow(self) -> None:
-        """Show what the search has done meanwhile."""
+        """Update to the state of the search."""
         growing = self.growing()
         self.beams.grow()
         count = self.search.count
@@ -217,7 +217,7 @@ class BeamScreen(EndsOnce, Screen[Beam | None]):
         self.text.beam = self.beams.marked
 
     def action_take(self) -> None:
-        """End with the branch under the cursor: the answer is to be, or to begin with, the text up to its end."""
+        """Take the beam under the cursor as the answer, or as its beginning."""
         if self.beams.marked:
             self.dismiss(self.beams.marked)
 

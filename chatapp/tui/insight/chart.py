@@ -1,4 +1,4 @@
-"""Widgets: the latency of every token as a chart, and how often each latency came."""
+"""Widgets: the latency of each token as a chart, and a histogram of latencies."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from chatapp.text.units import milliseconds, round_up
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 LEFT, RIGHT = 9, 16
-"""Columns of the scale and of the names of the lines."""
+"""Columns for the scale, and for the names of the lines."""
 WIDEST = 3
-"""Columns of a bar where there are few tokens."""
+"""Maximum columns of a bar."""
 FAR = 2.5
-"""Times the 95th percentile from which a token is off the chart: a single one would flatten all others."""
+"""Multiple of the 95th percentile above which a token is off the chart: a single outlier would flatten the rest."""
 
 
 class Column(NamedTuple):
-    """The tokens of one bar."""
+    """The tokens of one bar, in seconds."""
 
     median: float
     largest: float
 
 
 def columns(latencies: Sequence[float], width: int) -> list[Column]:
-    """One bar for each latency, or for as many as it takes to fit."""
+    """A bar for each latency, or for groups of them if there is no room."""
     total = len(latencies)
     count = min(total, max(1, width))
     parts = [latencies[place * total // count : (place + 1) * total // count] for place in range(count)]
@@ -47,22 +47,22 @@ def scale(latencies: Sequence[float]) -> float:
 
 
 def tokens_each(total: int, bars: int) -> str:
-    """How many tokens a bar stands for."""
+    """How many tokens a bar stands for, as text."""
     least, most = total // bars, -(-total // bars)
     return f"{least:,}" if least == most else f"{least:,}–{most:,}"
 
 
 class Bin(NamedTuple):
-    """How many latencies are in a range."""
+    """The number of latencies in a range."""
 
     low: float
     high: float
-    """Infinite for the last one, if some are off the scale."""
+    """Infinite for the last bin, if latencies are off the scale."""
     tokens: int
 
 
 def histogram(latencies: Sequence[float], rows: int) -> list[Bin]:
-    """Ranges of one round width, at most so many, from the smallest latency on."""
+    """At most `rows` bins of one round width, from the smallest latency on."""
     low, top = min(latencies), max(scale(latencies), min(latencies))
     step = round_up(max((min(top, max(latencies)) - low) / max(1, rows - 1), 1e-5))
     first = math.floor(low / step)
@@ -73,17 +73,17 @@ def histogram(latencies: Sequence[float], rows: int) -> list[Bin]:
 
 
 class LatencyChart(Widget):
-    """A bar for each token, lines at the median and the 95th percentile."""
+    """A bar for each token, and lines at the median and the 95th percentile."""
 
     def __init__(self, latencies: Sequence[float], first: int = 2) -> None:
         super().__init__()
         self.latencies = latencies
         self.first = first
-        """The number of the token whose latency comes first."""
+        """The number of the token with the first latency."""
         self.pointed: int | None = None
-        """The latency that is marked on the axis."""
+        """The index of the latency marked on the axis."""
         self._drawn: tuple[int, int] | None = None
-        """The size for which everything but the axis has been drawn."""
+        """The size for which everything but the axis is drawn."""
         self._strips: list[Strip] = []
 
     def point(self, number: int) -> None:
@@ -109,24 +109,24 @@ class LatencyChart(Widget):
         return strip.adjust_cell_length(width, self.rich_style)
 
     def strip(self, line: Sequence[tuple[str, str]]) -> Strip:
-        """A line of texts and the names of their colours, painted."""
+        """A line of (text, colour name) pairs, painted."""
         return Strip([Segment(text, self.look(look)) for text, look in line])
 
     def bars(self, width: int) -> tuple[int, int]:
-        """How many bars there are, and the columns of each."""
+        """The number of bars, and the columns of each."""
         room = max(1, width - LEFT - RIGHT)
         count = min(room, len(self.latencies))
         return count, max(1, min(WIDEST, room // count))
 
     def look(self, name: str) -> Style:
-        """A colour of the theme, or one on another, as in `accent on late`."""
+        """The style for a colour name, or for one on another, as in `accent on late`."""
         ink, _, paper = name.partition(" on ")
         style = self.rich_style + Style(color=self.colour(ink).rich_color)
         return style + Style(bgcolor=self.colour(paper).rich_color) if paper else style
 
     def colour(self, name: str) -> Color:
         variables = self.app.theme_variables
-        if name in ("range", "late"):  # between the median and the largest of a bar
+        if name in ("range", "late"):  # the part of a bar above the median
             page = Color.parse(variables["background"])
             full = Color.parse(variables["accent" if name == "range" else "warning"])
             if full.ansi is None:
@@ -135,7 +135,7 @@ class LatencyChart(Widget):
         return Color.parse(variables[name])
 
     def lines(self, width: int, height: int) -> Iterator[list[tuple[str, str]]]:
-        """The rows, as texts and the names of their colours."""
+        """The rows of the chart, as (text, colour name) pairs."""
         if not self.latencies:
             yield [(" no latencies were kept for this answer", "muted")]
             return
@@ -159,13 +159,13 @@ class LatencyChart(Widget):
                 *(("".join(text for text, _ in run), look) for look, run in groupby(painted, lambda cell: cell[1])),
                 *([(f" {line[0]}", line[2])] if line else []),
             ]
-        yield []  # the axis, which is drawn each time
+        yield []  # the axis, drawn separately because its mark moves
         first, last = f"{self.first:,}", f"{self.first + len(self.latencies) - 1:,}"
         both = first if first == last else f"{first} {last.rjust(count * each - len(first) - 1)}"
         yield [(" " * LEFT + both, "muted")]
 
     def title(self, bars: int, top: float) -> list[tuple[str, str]]:
-        """What a bar is, and how many are too high."""
+        """What a bar shows, and how many tokens are off the chart."""
         told = [("latency of each token", "text")]
         if bars < len(self.latencies):
             told = [
@@ -181,7 +181,7 @@ class LatencyChart(Widget):
         return told
 
     def marks(self, top: float, rows: int) -> dict[int, tuple[str, str, str]]:
-        """The rows with a line: its name, its stroke, its colour."""
+        """By row: name, stroke and colour of a line."""
         found: dict[int, tuple[str, str, str]] = {}
         for percent, name, stroke, colour in ((50, "median", "─", "muted"), (95, "p95", "╌", "warning")):
             seconds = percentile(self.latencies, percent)
@@ -192,7 +192,7 @@ class LatencyChart(Widget):
         return found
 
     def cell(self, bar: Column, level: int, rows_per_second: float, usual: float) -> tuple[str, str]:
-        """One character of a bar, `level` rows above the axis."""
+        """One character of a bar, `level` rows above the axis, and its colour."""
         median, largest = (max(0, min(8, max(1, round(seconds * rows_per_second * 8)) - 8 * level)) for seconds in bar)
         slow = bar.largest > 2 * usual
         if bar.median == bar.largest:
@@ -205,14 +205,14 @@ class LatencyChart(Widget):
         return BLOCKS[largest], late
 
     def ruled(self, cell: tuple[str, str], line: tuple[str, str, str]) -> tuple[str, str]:
-        """A cell with the stroke of a line, which gives way to the tops of bars."""
+        """A cell with the stroke of a line through it, unless it is the top of a bar."""
         text, look = cell
         if text == " ":
             return line[1], line[2]
         return (line[1], f"background on {look}") if text == "█" else cell
 
     def axis(self, count: int, each: int) -> list[tuple[str, str]]:
-        """The axis, with the mark under the latency that is pointed at."""
+        """The axis, with a mark under the selected latency."""
         left, total = " " * (LEFT - 1) + "└", len(self.latencies)
         if self.pointed is None:
             return [(left + "─" * count * each, "muted")]

@@ -1,4 +1,4 @@
-"""Screen: an answer whose tokens are coloured by their probability, also while it is written."""
+"""Screen: an answer with its tokens coloured by probability, also while it is written."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from chatapp.tui.keys.key_line import Keys
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 PAUSE = 0.2
-"""Seconds between two looks at an answer that grows."""
+"""Seconds between updates of a growing answer."""
 
 
 class HeatSummary(Widget):
-    """How sure the model was of the whole answer, and what the colours mean."""
+    """How sure the model was of the whole answer, and a legend of the colours."""
 
     def __init__(self) -> None:
         super().__init__()
         self.told = Content()
 
     def tell(self, tokens: Sequence[Token]) -> None:
-        """Sum up these tokens."""
+        """Summarise these tokens."""
         before = len(self.lines(self.content_size.width))
         found = measure_certainty(tokens)
         if found:
@@ -51,7 +51,7 @@ class HeatSummary(Widget):
         return Content("\n").join(self.lines(self.content_size.width))
 
     def lines(self, width: int) -> list[Content]:
-        """The figures and the legend, in one line if they fit."""
+        """Figures and legend, on one line if they fit."""
         legend = Content.assemble(*((f" {name} ", str(look)) for name, look in zip(NAMES, looks(self), strict=True)))
         room = width - self.told.cell_length - legend.cell_length
         if room >= 3:
@@ -63,7 +63,7 @@ class HeatSummary(Widget):
 
 
 class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
-    """The text, the cursor's token beside it, and a summary above; ends with what another answer is to begin with."""
+    """The text, the token at the cursor, and a summary; dismisses with tokens that another version begins with."""
 
     CSS = """
     HeatScreen {
@@ -119,7 +119,7 @@ class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
     def __init__(
         self, tokens: Sequence[Token], growing: Callable[[], bool] = bool, stop: Callable[[], object] = bool
     ) -> None:
-        """`tokens` has more of them as long as it is `growing`, which `stop` ends."""
+        """`tokens` may grow while `growing()` is true; `stop` ends that."""
         super().__init__()
         self.tokens, self.growing, self.stop = tokens, growing, stop
         self.heat, self.panel, self.summary = HeatText(), TokenPanel(), HeatSummary()
@@ -136,7 +136,7 @@ class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
         self.pulse = self.set_interval(PAUSE, self.grow)
 
     def grow(self) -> None:
-        """Show what the model has written meanwhile."""
+        """Show new tokens."""
         growing = self.growing()
         self.show(follow=True)
         if not growing:
@@ -144,14 +144,14 @@ class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
             self.refresh_bindings()
 
     def show(self, *, follow: bool) -> None:
-        """Show the tokens that are not shown yet, with the cursor on the first of all, or to follow, on the last."""
+        """Add new tokens; the cursor stays at the first one, or with `follow` goes to the last."""
         if more := self.tokens[len(self.heat.tokens) :]:
             self.heat.grow(more, follow=follow)
             self.summary.tell(self.heat.tokens)
             self.point()
 
     def point(self) -> None:
-        """Show the cursor's token in the panel."""
+        """Show the token at the cursor in the panel."""
         place, shown = self.heat.cursor, self.heat.tokens
         self.panel.show(shown[place] if shown else None, place + 1, len(shown))
 
@@ -164,11 +164,11 @@ class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
         self.panel.focus()
 
     def action_text(self) -> None:
-        """Go from the alternatives back to the text."""
+        """Go back from the alternatives to the text."""
         self.heat.focus()
 
     def action_choose(self, place: int) -> None:
-        """End with the tokens before the cursor's, and an alternative in the place of that."""
+        """Dismiss with the tokens before the cursor, followed by one of its alternatives."""
         index, shown = self.heat.cursor, self.heat.tokens
         others = shown[index].alternatives if shown else ()
         if place < len(others):

@@ -1,4 +1,4 @@
-"""The screen with the latency of every token of an answer, and all that was measured beside."""
+"""Screen: the latency of each token of an answer, and its other measurements."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def groups(answer: Answer) -> dict[str, list[tuple[str, str]]]:
-    """The figures by what they are about, the most wanted first."""
+    """The figures by topic, most important first."""
     total = answer.steps[-1].elapsed if answer.steps else None
     own = len(answer.steps) - answer.begun or None
     told = answer.completion_tokens
     written = number(own if own or told is None else told)
     if own and told and told > own:
-        written += f" of {told:,}"  # the rest are other answers to the same question
+        written += f" of {told:,}"  # the others belong to other answers to the same question
     if answer.begun:
         written += f" ({answer.begun:,} chosen by you)"
     load = seconds(answer.load_seconds)
@@ -71,7 +71,7 @@ def groups(answer: Answer) -> dict[str, list[tuple[str, str]]]:
 
 
 class AnswerFigures(Widget):
-    """The figures of an answer in columns; a narrow screen leaves the last ones out."""
+    """The figures of an answer in columns; a narrow screen omits the last ones."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class AnswerFigures(Widget):
         return Content("\n").join(line.rstrip() for line in lines)
 
     def column(self, name: str, pairs: list[tuple[str, str]]) -> list[Content]:
-        """One group: its name, and its figures in line."""
+        """One group: its name and its aligned figures."""
         longest = max(len(label) for label, _ in pairs)
         return [
             Content.styled(name, "bold $accent"),
@@ -106,7 +106,7 @@ class AnswerFigures(Widget):
 
 
 class LatencyScreen(EndsOnce, Screen[None]):
-    """Every token's latency of one answer as figures, chart, histogram and table."""
+    """The latencies of an answer as figures, chart, histogram and table."""
 
     CSS_PATH = Path(__file__).with_name("latencies.tcss")
     BINDINGS = [
@@ -138,11 +138,11 @@ class LatencyScreen(EndsOnce, Screen[None]):
         self.query_one(LatencyChart).point(message.step.number)
 
     def action_export(self, form: Form) -> None:
-        """Ask where to, proposing a name that is free."""
+        """Ask where to save the measurements, proposing an unused name."""
         self.ask_where(str(propose_path(Path.cwd(), f"{self.answer.model or 'answer'}-latencies", form)))
 
     def ask_where(self, proposed: str) -> None:
-        """Ask where to save the measurements, again where that cannot be."""
+        """Ask for a path and save there; ask again if that fails."""
 
         def write(given: str | None) -> None:
             if given is not None:
@@ -159,7 +159,7 @@ class LatencyScreen(EndsOnce, Screen[None]):
 
 
 class Title(Widget):
-    """What the screen shows, and where the model ran."""
+    """The screen's title, and where the model ran."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(classes="bar")

@@ -1,4 +1,4 @@
-"""Widget: one token of an answer, and what might have stood in its place."""
+"""Widget: one token of an answer, and its alternatives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEFORE = 4
 
 
 class TokenPanel(Widget, can_focus=True):
-    """The probability and the latency of a token, and its alternatives, one of which can be chosen."""
+    """Probability and latency of a token, and its alternatives, one of which can be chosen."""
 
     BINDINGS = [
         Binding("up", "walk(-1)", "Alternative above", show=False),
@@ -28,10 +28,10 @@ class TokenPanel(Widget, can_focus=True):
     ]
     token: reactive[Token | None] = reactive(None)
     number = reactive(0)
-    """The token's place in the answer, from 1."""
+    """The token's position in the answer, from 1."""
     total = reactive(0)
     marked = reactive(0)
-    """The alternative that Enter takes."""
+    """The index of the alternative that Enter takes."""
 
     def show(self, token: Token | None, number: int, total: int) -> None:
         """Show another token."""
@@ -47,7 +47,7 @@ class TokenPanel(Widget, can_focus=True):
         return Content("\n").join([*self.facts(token), Content(), *self.alternatives(token)])
 
     def facts(self, token: Token) -> list[Content]:
-        """What is known about the token itself."""
+        """What is known about the token."""
         width = self.content_size.width
         place = Content.styled(f"{self.number:,} of {self.total:,}", "$muted")
         name = Content.styled(label(named(token)), "bold $accent").truncate(
@@ -64,7 +64,7 @@ class TokenPanel(Widget, can_focus=True):
         return [head, sure, latency]
 
     def alternatives(self, token: Token) -> list[Content]:
-        """The alternatives with bars; the one that was written has a tick."""
+        """The alternatives with bars; the one that was written is ticked."""
         if not token.alternatives:
             return [Content.styled("no alternatives were kept", "$muted")]
         width = self.content_size.width
@@ -105,15 +105,15 @@ class TokenPanel(Widget, can_focus=True):
 
 
 def named(token: Token) -> str:
-    """A token's text; one that added none is known by the name it has among the alternatives."""
+    """A token's text; if that is empty, its name among the alternatives."""
     return token.text or next((other.text for other in token.alternatives if other.id == token.id), "")
 
 
 def percent(logprob: float) -> str:
-    """A log-probability as people read it."""
+    """A log-probability as a percentage."""
     return share_of(find_probability(logprob))
 
 
 def share_of(share: float) -> str:
-    """A share in per cent, however small."""
+    """A share as a percentage, however small."""
     return f"{share * 100:.1f} %" if share >= 0.0995 else f"{share * 100:.2f} %" if share >= 0.0001 else "< .01 %"

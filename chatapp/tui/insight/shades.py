@@ -1,4 +1,4 @@
-"""How a token looks for its probability, in colours and without."""
+"""How a token looks depending on its probability, with and without colours."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rich.style import Style
 from textual.color import Color
 
 STEPS = (0.9, 0.7, 0.5, 0.2, 0.05)
-"""The least probability of each look but the last."""
+"""The least probability of each look except the last."""
 NAMES = ("≥ 90", "≥ 70", "≥ 50", "≥ 20", "≥ 5", "< 5 %")
 
 TINTS = (
-    # what is blended into the background, how much of it, and what tells the step apart without its colour
+    # colour blended into the background, its share, and a style that marks the step without colour
     ("warning", 0.00, Style()),
     ("warning", 0.13, Style()),
     ("warning", 0.26, Style()),
@@ -28,17 +28,17 @@ PLAIN = (
     Style(underline=True, bold=True),
     Style(reverse=True, bold=True),
 )
-"""Where there are no colours to blend."""
+"""For terminals without colours to blend."""
 
 
 def step(logprob: float) -> int:
-    """Which look a log-probability has, from 0, the likeliest."""
+    """The index of the look for a log-probability; 0 is the likeliest."""
     share = math.exp(min(0.0, logprob))
     return next((place for place, least in enumerate(STEPS) if share >= least), len(STEPS))
 
 
 def shades(variables: Mapping[str, str], *, plain: bool) -> tuple[Style, ...]:
-    """The look of each step in a theme; `plain` where the terminal's own sixteen colours are used, or none."""
+    """The look of each step; `plain` if only the terminal's sixteen colours are used, or none."""
     if plain:
         return PLAIN
     colour = {name: Color.parse(variables[name]) for name in ("background", "text", "warning", "error")}

@@ -1,4 +1,4 @@
-"""Widget: the tokens of an answer with their latencies and probabilities, row by row."""
+"""Widget: a table of tokens with their latencies and probabilities."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from chatapp.tui.widgets.rows import Rows
 
 MISSING = "–"
 LONGEST = 32
-"""Columns that a token's text takes at most where there are bars."""
+"""Maximum columns of a token's text next to a bar."""
 FIGURE = 12
 """Columns of each of the last two figures."""
 
 
 def figures(width: int) -> int:
-    """How many of the last two figures there is room for: a part of one would be another figure."""
+    """How many of the last two figures fit."""
     return min(2, max(0, (width - 26) // FIGURE))
 
 
 class TokenTable(Rows):
-    """One line for each token, in the order of writing or the slowest first."""
+    """A line for each token, in order or slowest first."""
 
     BINDINGS = [Binding("s", "sort", "Sort", id="latencies.sort")]
     HEADING = 1
@@ -50,7 +50,7 @@ class TokenTable(Rows):
         super().__init__()
         self.steps = self.rows = steps
         self.first = first
-        """The number of the token whose latency holds the prompt's time; it has no bar."""
+        """The number of the token whose latency includes the prompt; it has no bar."""
         self.longest = max((step.seconds or 0.0 for step in steps[first:]), default=0.0)
 
     def on_mount(self) -> None:
@@ -77,7 +77,7 @@ class TokenTable(Rows):
         return Strip(segments).adjust_cell_length(width, page)
 
     def row(self, step: Step, width: int) -> tuple[str, str, str, str]:
-        """A token's line."""
+        """The parts of a token's line."""
         share = (step.seconds or 0.0) / self.longest if self.longest and step.number > self.first else 0.0
         return self.cells(
             width,
@@ -90,7 +90,7 @@ class TokenTable(Rows):
         )
 
     def room(self, width: int) -> tuple[int, int]:
-        """Columns of the text and of the bar, for which a narrow screen has no room."""
+        """Columns of the text and of the bar, which a narrow screen omits."""
         rest = max(6, width - 20 - FIGURE * figures(width))
         bars = max(rest // 2, rest - LONGEST) if rest >= 24 else 0
         return rest - bars, bars
@@ -98,7 +98,7 @@ class TokenTable(Rows):
     def cells(
         self, width: int, number: str, text: str, latency: str, strip: str, share: str, elapsed: str
     ) -> tuple[str, str, str, str]:
-        """The parts of a line that differ in colour."""
+        """A line in parts that differ in colour."""
         names, bars = self.room(width)
         name = Content(text).truncate(names, ellipsis=True)
         padded = name.plain + " " * (names - name.cell_length)
@@ -117,14 +117,14 @@ class TokenTable(Rows):
         self.slowest_first = not self.slowest_first
 
     def watch_slowest_first(self, slowest_first: bool) -> None:
-        """Sort; the cursor goes to the first row."""
+        """Sort the rows; the cursor goes to the first one."""
         self.rows = sorted(self.steps, key=lambda step: -(step.seconds or 0.0)) if slowest_first else self.steps
         self.scroll_to(y=0, animate=False)
         self.cursor = 0
         self.watch_cursor(0)
 
     def on_click(self, event: events.Click) -> None:
-        """Sort, by the heading."""
+        """Sort on a click on the heading."""
         if (place := event.get_content_offset(self)) and place.y == 0:
-            event.prevent_default()  # no row is meant
+            event.prevent_default()  # it is not a click on a row
             self.action_sort()

@@ -1,4 +1,4 @@
-"""Widget: a text whose tokens are coloured by their probability."""
+"""Widget: a text with its tokens coloured by probability."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from chatapp.tui.insight.wrapping import Flow
 from chatapp.tui.theme import painted
 
 GUESSED = Style(italic=True)
-"""Added to the look of a token that was guessed before the model said it."""
+"""Added to the look of a token that was drafted by speculative decoding."""
 
 
 def looks(widget: Widget) -> tuple[Style, ...]:
-    """The looks of the steps in the theme of now."""
+    """The looks of the probability steps in the current theme."""
     app = widget.app
     return shades(app.theme_variables, plain=app.native_ansi_color or app.no_color)
 
 
 def marks(widget: Widget) -> tuple[Style, Style, Style]:
-    """The looks of a token without a probability, and of the cursor where the keys go elsewhere and where they go."""
+    """The looks of a token without probability, and of the cursor without and with focus."""
     if widget.app.native_ansi_color or widget.app.no_color:
         return Style(dim=True), Style(reverse=True), Style(reverse=True, bold=True)
     colour, bold = widget.app.theme_variables, Style(bold=True)
@@ -43,7 +43,7 @@ def marks(widget: Widget) -> tuple[Style, Style, Style]:
 
 
 class HeatText(ScrollView, can_focus=True):
-    """The text, wrapped once and painted row by row, and a cursor that walks by token."""
+    """The text, painted row by row, and a cursor that moves by tokens."""
 
     BINDINGS = [
         Binding("left", "walk(-1)", "Token before", show=False),
@@ -60,7 +60,7 @@ class HeatText(ScrollView, can_focus=True):
         Binding("N", "unlikely(-1)", "Unlikely one before", show=False, id="heat.unlikely_before"),
     ]
     cursor = reactive(0)
-    """The token it is on."""
+    """The index of the token it is on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,12 +68,12 @@ class HeatText(ScrollView, can_focus=True):
         self.steps: list[int | None] = []
         self.flow = Flow(80)
         self.column = 0
-        """Where the cursor would like to be in rows that are long enough."""
+        """The column the cursor returns to in rows that are long enough."""
         self._looks: tuple[Style, ...] = ()
-        """Of the steps, of a token without a probability, and of the cursor without and with the keys."""
+        """For each step, for tokens without probability, and for the cursor without and with focus."""
 
     def grow(self, tokens: Sequence[Token], *, follow: bool) -> None:
-        """Add tokens; the end stays in sight where it was, and the cursor on the last one, where that is wanted."""
+        """Add tokens; with `follow`, view and cursor stay at the end if they were there."""
         follows = follow and self.is_vertical_scroll_end
         leads = follow and self.cursor >= len(self.tokens) - 1
         self.tokens += tokens
@@ -86,7 +86,7 @@ class HeatText(ScrollView, can_focus=True):
             self.action_go(-1)
 
     def measure(self) -> None:
-        """Take note of the number of rows."""
+        """Update the scrollable size."""
         self.virtual_size = Size(self.flow.width, len(self.flow.rows))
         self.refresh()
 
@@ -116,7 +116,7 @@ class HeatText(ScrollView, can_focus=True):
         return Strip(pieces, sum(piece.width for piece in self.flow.rows[row])).adjust_cell_length(width, page)
 
     def look(self, token: int, shown: int) -> Style:
-        """How a token is painted; `shown` is the one that has the cursor."""
+        """The style of a token; `shown` is the token at the cursor."""
         *steps, unknown, blurred, focused = self._looks
         if token == shown:
             return focused if self.has_focus else blurred
@@ -141,7 +141,7 @@ class HeatText(ScrollView, can_focus=True):
             self.scroll_to_region(Region(0, row, 1, 1), animate=False, immediate=True)
 
     def move(self, token: int) -> None:
-        """Put the cursor on a token, and remember the column."""
+        """Move the cursor to a token, and remember the column."""
         self.cursor = token
         if self.tokens:
             self.column = self.flow.place(self.cursor)[1]
@@ -156,7 +156,7 @@ class HeatText(ScrollView, can_focus=True):
                 self.land(row)
 
     def land(self, row: int) -> None:
-        """Put the cursor into a row, near its column: on a token that begins there, if there is one."""
+        """Move the cursor to a row, near its column: to a token that begins in it, if there is one."""
         token = self.flow.at(row, self.column)
         if self.flow.place(token)[0] < row:
             begun = [piece.token for piece in self.flow.rows[row] if self.flow.place(piece.token)[0] == row]
@@ -177,7 +177,7 @@ class HeatText(ScrollView, can_focus=True):
         self.move(token % max(1, len(self.tokens)))
 
     def action_unlikely(self, by: int) -> None:
-        """To the next token that was less likely than not, round the end if need be."""
+        """Go to the next token less likely than even, wrapping around."""
         total = len(self.tokens)
         for away in range(1, total + 1):
             token = (self.cursor + by * away) % total

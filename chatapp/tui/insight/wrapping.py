@@ -1,4 +1,4 @@
-"""Tokens in rows of cells, wrapped at words, that know which cell is whose."""
+"""Tokens wrapped into rows of cells, which know which token each cell belongs to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.cells import cell_len, split_graphemes
 from chatapp.text.printable import LONGEST_RUN, printable
 
 NOTHING = "◦"
-"""Stands for a token that adds no text, or none that can be seen."""
+"""Stands for a token without visible text."""
 NEWLINE = "↵"
 TAB = "→   "
 
 
 def label(text: str) -> str:
-    """A token in one line of a list: spaces and newlines can be seen, and so can what has no looks."""
+    """A token on one line: spaces, newlines and invisible characters are made visible."""
     from chatapp.evaluation.measurements import escape
 
     counted = re.sub(" {4,}", lambda run: f"␣×{len(run[0])}", printable(text))
@@ -27,12 +27,12 @@ def label(text: str) -> str:
 
 
 class Cluster(NamedTuple):
-    """What a reader takes for one character, marks and joined emoji included."""
+    """A grapheme: what a reader sees as one character."""
 
     token: int
-    """In which it begins; later tokens may have added marks to it."""
+    """The token it begins in; later tokens may have added marks to it."""
     offset: int
-    """Where in the token's shown text."""
+    """Its offset in the token's text."""
     text: str
     width: int
     ends_row: bool = False
@@ -47,21 +47,21 @@ class Piece(NamedTuple):
 
 
 class Flow:
-    """The rows of a text that grows; only its last row is wrapped again when it does."""
+    """The rows of a growing text; growing rewraps only the last row."""
 
     def __init__(self, width: int) -> None:
         self.width = max(4, width)
         self.texts: list[str] = []
-        """What is shown of each token; newlines are still in it."""
+        """The shown text of each token, with newlines."""
         self.rows: list[list[Piece]] = []
         self._starts: list[tuple[int, int]] = []
-        """The token and the offset with which each row begins."""
+        """Token and offset at which each row begins."""
         self._places: list[tuple[int, int] | None] = []
         self._hosts: dict[int, int] = {}
-        """For tokens with no cell of their own, whose cell they changed."""
+        """For tokens without cells of their own: the token whose cell they changed."""
 
     def grow(self, texts: Sequence[str]) -> None:
-        """Add the texts of more tokens."""
+        """Append the texts of tokens."""
         self.texts += [printable(text).replace("\t", TAB) or NOTHING for text in texts]
         self._places += [None] * len(texts)
         token, offset = 0, 0
@@ -73,23 +73,23 @@ class Flow:
         self._wrap(token, offset)
 
     def rewrap(self, width: int) -> None:
-        """Lay everything out for another width."""
+        """Wrap everything at another width."""
         self.width = max(4, width)
         self.rows, self._starts, self._places = [], [], [None] * len(self.texts)
         self._wrap(0, 0)
 
     def place(self, token: int) -> tuple[int, int]:
-        """The row and the column of a token's first cell."""
+        """Row and column of a token's first cell."""
         return self._places[token] or self._places[self.host(token)] or (0, 0)
 
     def host(self, token: int) -> int:
-        """The token in whose cells this one is seen: itself, but for marks on an earlier character."""
+        """The token in whose cells this one is shown: itself, unless it is a mark on an earlier character."""
         while self._places[token] is None and token in self._hosts:
             token = self._hosts[token]
         return token
 
     def at(self, row: int, column: int) -> int:
-        """The token in a cell, or the nearest one in its row."""
+        """The token at a cell, or the nearest in its row."""
         pieces = self.rows[max(0, min(row, len(self.rows) - 1))]
         for piece in pieces:
             column -= piece.width
@@ -98,13 +98,13 @@ class Flow:
         return pieces[-1].token
 
     def _wrap(self, token: int, offset: int) -> None:
-        """Break the text from here on into rows; a word keeps a cell free behind it for its space or newline."""
+        """Wrap the text from here on; each row keeps a cell free for the space or newline after a word."""
         row: list[Cluster] = []
-        used = word = 0  # cells in the row, and where in it the last word begins
+        used = word = 0  # cells used in the row, and the index at which its last word begins
         for cluster in self._clusters(token, offset):
             blank = cluster.ends_row or cluster.text == " "
             if cluster.width > 1:
-                word = len(row)  # scripts with wide characters break anywhere
+                word = len(row)  # scripts with wide characters can break anywhere
             if not blank and used + cluster.width >= self.width:
                 keep = word or len(row)
                 self._close(row[:keep])
@@ -136,7 +136,7 @@ class Flow:
         self.rows.append(pieces)
 
     def _clusters(self, token: int, offset: int) -> Iterator[Cluster]:
-        """The text from here on, character by character as a reader sees them."""
+        """The graphemes of the text from here on."""
         line: list[tuple[int, int, str]] = []
         for number in range(token, len(self.texts)):
             text = self.texts[number]
@@ -151,7 +151,7 @@ class Flow:
         yield from self._split(line)
 
     def _split(self, line: list[tuple[int, int, str]]) -> Iterator[Cluster]:
-        """A line, or the rest of one, in clusters."""
+        """The graphemes of a line, or of the rest of one."""
         text = "".join(letter for _, _, letter in line)
         if text.isascii():
             for number, place, letter in line:

@@ -1,4 +1,4 @@
-"""The keys of the table of commands, as Textual binds them."""
+"""The keys of the action table as Textual bindings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ FIRST = (
     *("chat.stop", "chat.again", "chat.continue", "chat.new", "chat.sidebar", "chat.models", "chat.sampling"),
     *("chat.heat", "chat.latencies", "chat.search", "chat.jump", "app.quit", "app.help"),
 )
-"""The keys that the last line of the screen and the help show first, in this order."""
+"""The keys shown first in the line of keys and in the help."""
 
 
 def bindings(owner: str) -> list[BindingType]:
-    """The keys that work wherever one is: in the `app`, or in the `screen` with the conversations."""
+    """The bindings of the `app`, or of the chat `screen`."""
     own = [one for one in ACTIONS if one.id and not one.within and one.action.startswith(f"{owner}.")]
     own.sort(key=lambda one: FIRST.index(one.id) if one.id in FIRST else len(FIRST))
     return [

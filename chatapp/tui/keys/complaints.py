@@ -1,4 +1,4 @@
-"""Complaints about the user's own files: told once, and again when one of them has changed."""
+"""Complaints about the user's own files: shown once, and again after one of them has changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def take_untold(complaints: Sequence[str], home: Path) -> Sequence[str]:
-    """Take the complaints that were not told yet; from now on they are."""
+    """The complaints not shown yet, which count as shown from now on."""
     if not complaints:
         return ()
     import json
@@ -21,6 +21,6 @@ def take_untold(complaints: Sequence[str], home: Path) -> Sequence[str]:
         told = before["told"] if before["changed"] == now["changed"] else []
     new = [complaint for complaint in complaints if complaint not in told]
     if new:
-        with suppress(OSError):  # then they are told again
+        with suppress(OSError):  # then they are shown again next time
             record.write_text(json.dumps({**now, "told": [*complaints]}), encoding="utf-8")
     return new

@@ -1,4 +1,4 @@
-"""Screen: a letter on each place that can be jumped to; pressing it goes there."""
+"""Screen: shows a letter on each focusable place; pressing it focuses that place."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from textual.widgets import Static
 from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
-"""In the order in which fingers find them."""
+"""In the order in which fingers reach them."""
 
 
 class Jump(EndsOnce, ModalScreen[Widget | None]):
-    """Gives the widget that was chosen; any key that is no letter of these gives None."""
+    """Dismisses with the chosen widget, or None for any other key."""
 
     CSS = """
     Jump {
@@ -41,7 +41,7 @@ class Jump(EndsOnce, ModalScreen[Widget | None]):
         shown = [target for target in targets if target.region and target.is_on_screen]
         self.targets = dict(zip(LETTERS, shown, strict=False))
         self.before = Size()
-        """The screen for which the letters are placed."""
+        """The screen size for which the letters are placed."""
 
     def compose(self) -> ComposeResult:
         for letter, target in self.targets.items():

@@ -1,4 +1,4 @@
-"""Widget: the keys that work now, in one line; a click on one presses it."""
+"""Widget: the line of keys that work now; a click presses one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from textual.content import Content
 from chatapp.tui.widgets.buttons import Buttons, as_button
 
 FIRST = ("back", "stop", "submit", "go_on")
-"""The actions whose keys must be found on a narrow screen, too."""
+"""Actions whose keys must be visible on a narrow screen too."""
 
 
 class Keys(Buttons):
-    """A footer in one widget: Textual's own mounts one for each key, which the first frame would wait for."""
+    """A footer in one widget: Textual's mounts a widget per key, which would slow the first frame."""
 
     shown = Content()
 
@@ -20,7 +20,7 @@ class Keys(Buttons):
         self.screen.bindings_updated_signal.subscribe(self, self.look_again)
 
     def look_again(self, _: object) -> None:
-        """Paint the keys where they are others: they are looked at with each letter that is typed."""
+        """Repaint if the keys have changed; called after every key press."""
         if self.line() != self.shown:
             self.refresh()
 
@@ -29,7 +29,7 @@ class Keys(Buttons):
         return self.shown
 
     def line(self) -> Content:
-        """The keys that work now, as far as they fit."""
+        """The active keys that fit."""
         active = self.screen.active_bindings
         shown = {found.binding.action: found.binding for found in active.values() if found.binding.show}
         palette = Binding(self.app.COMMAND_PALETTE_BINDING, "command_palette", "Commands", key_display="^P")
@@ -37,9 +37,9 @@ class Keys(Buttons):
         left = Content(" ")
         first = [shown.pop(action) for action in FIRST if action in shown]
         named = set[str]()
-        for binding in (*first, *shown.values()):  # a narrow screen leaves the last ones to the palette
+        for binding in (*first, *shown.values()):
             if (name := self.app.get_key_display(binding)) in named:
-                continue  # what has the focus comes first, and takes the key
+                continue  # the focused widget's binding comes first and hides this one
             named.add(name)
             longer = left + Content.assemble(*self.key(binding), "  ")
             if longer.cell_length + right.cell_length > self.size.width:
@@ -48,6 +48,6 @@ class Keys(Buttons):
         return left + " " * max(0, self.size.width - left.cell_length - right.cell_length) + right
 
     def key(self, binding: Binding) -> tuple[Content, Content]:
-        """A key and what it does."""
+        """A key and its description."""
         name = as_button(binding.key, self.app.get_key_display(binding), "bold $accent")
         return name, as_button(binding.key, f" {binding.description}", "$muted")

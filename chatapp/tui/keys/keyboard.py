@@ -1,4 +1,4 @@
-"""Keys in their order: each waits until what the ones before it do is done, and then goes where its user sees it go."""
+"""Keeps keys in order: each waits until the previous ones have taken effect."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 Input: TypeAlias = events.Key | events.Paste
 
 PATIENCE = 10.0
-"""Seconds that a key waits at most: something that never ends must not lock the keyboard."""
+"""Maximum seconds a key waits: something that hangs must not lock the keyboard."""
 STEP = 0.1
-"""Seconds after which it is looked again who is at work: a widget may have been removed meanwhile."""
+"""Seconds between checks who is busy, since a widget may have been removed."""
 
 
 class Keyboard:
-    """The keys that were typed and have not been passed on yet.
+    """The keys that were typed but not dispatched yet.
 
-    Textual hands each key at once to what has the focus, though the key before may be about to move that.
+    Textual dispatches each key to the focused widget at once, even if the previous key is about to move the focus.
     """
 
     def __init__(self, app: App[None]) -> None:
@@ -34,12 +34,12 @@ class Keyboard:
         self.passing: list[Input] = []
         """Keys whose turn has come, on their way back to the app."""
         self.way: Sequence[MessagePump] = ()
-        """The widgets that have to do with the last key that was passed on."""
+        """The widgets that handled the last dispatched key."""
         self.patient = False
-        """Whether keys wait."""
+        """Whether keys are waiting."""
 
     def passes(self, event: Input) -> bool:
-        """Whether a key goes on now; otherwise the app sees it again when its turn has come."""
+        """Whether a key is dispatched now; otherwise it is queued and posted to the app again later."""
         if event in self.passing:
             self.passing.remove(event)
         elif self.patient or self.app.message_queue_size or self.busy(self.app):
@@ -49,7 +49,7 @@ class Keyboard:
         return True
 
     def wait(self, event: Input, *, first: bool = False) -> None:
-        """Keep a key until its turn has come."""
+        """Queue a key."""
         if first:
             self.waiting.appendleft(event)
         else:
@@ -59,7 +59,7 @@ class Keyboard:
             self.app.run_worker(self.pass_on(), group="keyboard")
 
     async def pass_on(self) -> None:
-        """Let one key after the other go on; letters that go into a text need not wait for each other."""
+        """Dispatch the queued keys one by one; plain letters need not wait for each other."""
         try:
             while self.waiting:
                 with suppress(TimeoutError):
@@ -73,17 +73,17 @@ class Keyboard:
             self.patient = False
 
     def give(self, event: Input) -> None:
-        """Give a key back to the app, which passes it on."""
+        """Post a key to the app again."""
         self.passing.append(event)
         self.app.post_message(event)
 
     def is_plain(self, event: Input) -> bool:
-        """Whether a key is a letter for the text that has the focus."""
+        """Whether a key is a character for the focused text."""
         focused = self.app.focused
         return isinstance(event, events.Key) and bool(focused and focused.check_consume_key(event.key, event.character))
 
     async def settle(self) -> None:
-        """Wait until nobody is at work with a key any more."""
+        """Wait until no widget is busy with a key."""
         while pump := self.busy():
             done = asyncio.Event()
             pump.call_later(done.set)
@@ -92,16 +92,16 @@ class Keyboard:
                     await done.wait()
 
     def busy(self, but: MessagePump | None = None) -> MessagePump | None:
-        """A widget that is at work: a switch of screens or conversations is done by those that a key passes through."""
+        """A widget that is busy; a key changes screens and conversations through the widgets it passes."""
         return next((one for one in (*self.concerned(), *self.way) if one is not but and not rests(one)), None)
 
     def concerned(self) -> Sequence[MessagePump]:
-        """The widget that has the focus, and all around it."""
+        """The focused widget and its ancestors."""
         return (self.app.focused or self.app.screen).ancestors_with_self
 
 
 def rests(pump: MessagePump) -> bool:
-    """Whether a widget has nothing to do: all that was posted to it is done, and it waits for more, or it has left."""
+    """Whether a widget is idle: its messages are handled and it waits for more, or it is closed."""
     ready: asyncio.Event = pump._message_queue.ready_event
-    # An empty queue is not enough: the last message may be at work, or the widget not mounted yet.
-    return pump._closed or (not ready.is_set() and bool(ready._waiters))  # asyncio's own
+    # An empty queue is not enough: the last message may be in progress, or the widget not mounted yet.
+    return pump._closed or (not ready.is_set() and bool(ready._waiters))  # _waiters is private to asyncio.Event

@@ -1,4 +1,4 @@
-"""Pastes that are read whole: nothing in one is a key, whatever sequences it has."""
+"""Parses pastes as a whole, so that escape sequences in a paste are not taken for keys."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from textual.driver import Driver
 
 SILENCE = 10.0
-"""Seconds of silence after which a paste is taken to have ended: it must not lock the keyboard for good."""
+"""Seconds of silence after which an unfinished paste counts as ended, so that the keyboard is not locked."""
 KEYS = 64
-"""Characters of a read that may be keys, pressed in vain, rather than more of a paste."""
+"""A read of at most this many characters may be key presses rather than more of a paste."""
 PART = 4_000_000
 """Characters after which a paste is passed on in parts."""
 MARK = len(BRACKETED_PASTE_START)
 
 
 class PasteParser(XTermParser):
-    """Textual's parser, without keys in pastes: it takes an escape sequence in one for keys, up to those that quit."""
+    """Textual's parser without keys in pastes: its own takes escape sequences in them for keys, even for quit."""
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
         self.tail = ""
-        """The last characters that were read, which may be the beginning of a mark."""
+        """The last characters read, which may be the beginning of a mark."""
         self.parts: list[str] | None = None
-        """What was read of a paste, without the tail; None outside of one."""
+        """What was read of a paste, without the tail; None outside a paste."""
         self.heard = 0.0
-        """When more of the paste came."""
+        """When more of the paste last arrived."""
 
     def feed(self, data: str) -> Iterable[Message]:
-        """Parse what was read, which may begin and end anywhere; nothing is the end of the input."""
+        """Parse a read, which may begin and end anywhere; an empty one is the end of input."""
         if not data:
             yield from super().feed(data)
         while data:
@@ -61,7 +61,7 @@ class PasteParser(XTermParser):
             self.tail, data = ("", after) if found else (seen[1 - MARK :], "")
 
     def tick(self) -> Iterable[Message]:
-        """Let time pass: an escape that nothing follows is the key, and a paste that never ends is over."""
+        """Handle timeouts: a lone escape is the key, and an unfinished paste ends."""
         if self.parts is not None and time.monotonic() > self.heard + SILENCE:
             self.parts.append(self.tail)
             yield from self.end()
@@ -72,19 +72,19 @@ class PasteParser(XTermParser):
             self.tail = ""
 
     def end(self) -> Iterable[Message]:
-        """Pass a paste on, and let keys be keys again."""
+        """Emit the paste, and parse keys again."""
         paste = self.take()
         self.parts = None
-        list(super().feed(BRACKETED_PASTE_END))  # to Textual's parser it was an empty one
+        list(super().feed(BRACKETED_PASTE_END))  # Textual's parser has seen an empty paste
         yield paste
 
     def take(self) -> events.Paste:
-        """What was read of the paste, with nothing in it that a widget or the terminal would obey."""
+        """What was read of the paste, without control characters."""
         return events.Paste(clean_paste("".join(self.parts or ()).replace("\x00", "")))
 
 
 def parse_pastes(driver: type[Driver]) -> None:
-    """Let a driver have this parser: Textual's drivers take the one that stands in their module by its name."""
+    """Make a driver use this parser: Textual's drivers look it up by name in their module."""
     for name in {*(one.__module__ for one in driver.__mro__), "textual.drivers.win32"}:
         if hasattr(sys.modules.get(name), "XTermParser"):
             sys.modules[name].XTermParser = PasteParser  # type: ignore[attr-defined]  # as just seen

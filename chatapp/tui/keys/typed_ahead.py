@@ -1,4 +1,4 @@
-"""Keys typed while the screen is being opened: not echoed between the shell's lines, and kept for the prompt."""
+"""Keys typed while the screen is opening: not echoed by the terminal, and kept for the prompt."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ahead:
-    """The terminal while the screen is being opened."""
+    """The terminal before the screen opened."""
 
     attributes: list[Any]  # Any: as termios has it
-    """The terminal's state before."""
+    """Its previous attributes."""
     cooked: int
-    """Bytes that were typed before, in which enter has become a line feed."""
+    """Bytes typed before; in these, enter has become a line feed."""
 
 
 @contextmanager
 def typed_ahead() -> Iterator[Ahead | None]:
-    """Keep what is typed from here on as it is; nothing where the terminal is not a Unix one."""
+    """Switch off echo and line mode while the screen opens; yields None if stdin is not a Unix terminal."""
     if sys.platform == "win32":
         yield None
         return
@@ -44,7 +44,7 @@ def typed_ahead() -> Iterator[Ahead | None]:
 
 
 def pending(terminal: int) -> int:
-    """Count the bytes that were typed and not read."""
+    """The number of bytes that were typed and not read."""
     import array
     import fcntl
     import termios
@@ -55,13 +55,13 @@ def pending(terminal: int) -> int:
 
 
 def driver(ahead: Ahead) -> type[Driver]:
-    """Textual's driver, which passes on what was typed ahead, and leaves the terminal as it was before that."""
+    """Textual's driver, but starting with the keys typed ahead, and restoring the original terminal attributes."""
     from textual.drivers.linux_driver import LinuxDriver
 
     from chatapp.tui.keys.paste_parser import PasteParser
 
     class AheadDriver(LinuxDriver):
-        """A driver that begins with what was typed ahead."""
+        """A driver that starts with the keys typed ahead."""
 
         cooked = ahead.cooked
 

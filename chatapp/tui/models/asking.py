@@ -1,4 +1,4 @@
-"""Screens: what is asked before a model is pulled or removed."""
+"""Screens: questions before a model is pulled or removed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 WIDTH = 76
 EDGES = 6
-"""Cells of its border and padding; as many rows are not the question's."""
+"""Cells of border and padding; as many rows are not available to the question."""
 FILES = 3
-"""Files that a question names, the largest."""
+"""How many files a question names, largest first."""
 
 
 class Asking(EndsOnce, ModalScreen[bool]):
-    """A question that is answered with yes or no; no is the way out."""
+    """A yes-or-no question."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,enter", "dismiss(True)", "Yes"),
@@ -54,12 +54,12 @@ class Asking(EndsOnce, ModalScreen[bool]):
             yield Buttons(keys)
 
     def on_resize(self, event: events.Resize) -> None:
-        """What can be answered is always in view."""
+        """Keep the answers in view."""
         self.query_one(VerticalScroll).styles.max_height = max(1, event.size.height * 9 // 10 - EDGES)
 
 
 def ask(app: App[None], question: Content, yes: str, act: Callable[[], object]) -> None:
-    """Ask, and act if that is what the user wants."""
+    """Ask, and call `act` on yes."""
 
     def answered(wanted: bool | None) -> None:
         if wanted:
@@ -69,7 +69,7 @@ def ask(app: App[None], question: Content, yes: str, act: Callable[[], object]) 
 
 
 def pull_question(plan: Mapping[str, Any], width: int) -> Content:  # Any: JSON, as `chatapp pull --json` prints it
-    """What a pull means, for a screen of so many columns."""
+    """What a pull involves, for a screen of this width."""
     width = min(WIDTH, width * 96 // 100) - EDGES
     parts = [(f"Pull {printable(plan['model'])}?\n\n", "bold $text")]
     for fact in describe_plan(plan, plan["repository"], FILES):
@@ -80,7 +80,7 @@ def pull_question(plan: Mapping[str, Any], width: int) -> Content:  # Any: JSON,
 
 
 def removal_question(name: str, freed: int) -> Content:
-    """What removing a model means."""
+    """What removing a model involves."""
     return Content.assemble(
         (f"Remove {printable(name)}?\n\n", "bold $text"),
         (f"This frees {size(freed)}. ", "$text"),

@@ -1,4 +1,4 @@
-"""What the list of models shows of each: columns, of which a narrow screen leaves the less wanted out."""
+"""The columns of the model list; a narrow screen omits the less important ones."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ MARK = 3
 """Cells for the mark before a name."""
 GAP = 2
 NAMES = (21, 34)
-"""Cells for a name, at least and at most."""
+"""Minimum and maximum cells of the name."""
 SAYING = 20
-"""Cells for what happens with a model, at least."""
+"""Minimum cells of the state."""
 ROOMY = 34
-"""Cells that this gets before the columns after the first `WANTED` are shown."""
+"""Cells the state gets before columns beyond the first `WANTED` are shown."""
 WANTED = 4
 BAR = 12
 LABEL = 11
-"""Cells for the name of a fact."""
+"""Cells of a fact's label."""
 
 BADGES: Mapping[str, Part] = {
     "verified": ("✓", "$success"),
@@ -45,7 +45,7 @@ FITS = {"well": "$success", "tight": "$warning", "no": "$error"}
 
 @dataclass(frozen=True)
 class Column:
-    """A column, as wide as its widest text."""
+    """A column of fixed width."""
 
     title: str
     width: int
@@ -63,12 +63,12 @@ COLUMNS = (
     Column("WHERE", 14, lambda row: (row.place, "$muted"), "left"),
     Column("LICENCE", 14, lambda row: (f"gated {row.licence}" if row.gated else row.licence, "$muted"), "left"),
 )
-"""The most wanted first."""
+"""The most important first."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns that fit, and what the name and the rest of a line get."""
+    """The columns that fit, and the widths of the name and the state."""
 
     width: int
     name: int
@@ -77,7 +77,7 @@ class Layout:
 
 
 def choose_columns(width: int, names: Sequence[str] = ()) -> Layout:
-    """Choose the columns for a list of this width."""
+    """The columns for a list of this width."""
     name, left = NAMES[0], width - MARK - NAMES[0] - GAP - SAYING
     shown: list[Column] = []
     for place, column in enumerate(COLUMNS):
@@ -91,14 +91,14 @@ def choose_columns(width: int, names: Sequence[str] = ()) -> Layout:
 
 
 def draw_heads(plan: Layout) -> Content:
-    """Draw the line above the list."""
+    """The line of column titles."""
     cells = [(" " * MARK + fit("NAME", plan.name + GAP), "$muted")]
     cells += [(fit(column.title, column.width, column.align) + " " * GAP, "$muted") for column in plan.columns]
     return Content.assemble(*cells)
 
 
 def draw_line(row: ListedModel, job: Job | None, plan: Layout, *, current: bool) -> Content:
-    """Draw a model in a line."""
+    """A model's line."""
     mark, tone = BADGES[row.badge] if row.state == "here" else ("✗", "$error") if row.state == "broken" else (" ", "")
     if row.recommended and row.state == "absent":
         mark, tone = "★", "$warning"
@@ -113,14 +113,14 @@ def draw_line(row: ListedModel, job: Job | None, plan: Layout, *, current: bool)
 
 
 def fit(text: str, width: int, align: Literal["left", "right"] = "left") -> str:
-    """Fit a text into exactly so many cells."""
+    """A text in exactly `width` cells."""
     content = Content(text.replace("\n", " ")).truncate(width, ellipsis=True)
     room = " " * (width - content.cell_length)
     return room + content.plain if align == "right" else content.plain + room
 
 
 def describe_state(row: ListedModel, job: Job | None, width: int, *, current: bool) -> Iterator[Part]:
-    """Describe what happens with a model, or what it is."""
+    """What happens with a model, or what kind it is."""
     if job and job.state == "queued":
         yield f"queued: {job.kind}", "$muted"
     elif job and job.state == "running":
@@ -147,12 +147,12 @@ def describe_state(row: ListedModel, job: Job | None, width: int, *, current: bo
 
 
 def one_line(text: str) -> str:
-    """A text of others, in one line."""
+    """Foreign text in one printable line."""
     return " ".join(printable(text).split())
 
 
 def draw_progress(job: Job, width: int) -> Iterator[Part]:
-    """Draw how far a job is, with a bar where there is room."""
+    """The progress of a job, with a bar if it fits."""
     figures = describe_progress(job)
     if job.phase != "fetching":
         yield figures, "$accent"
@@ -170,7 +170,7 @@ def draw_progress(job: Job, width: int) -> Iterator[Part]:
 
 
 def draw_fact(fact: Fact, width: int, tone: str = "$text", mark: str = "") -> Iterator[Part]:
-    """Draw a fact with its label before it, in lines of so many cells."""
+    """A fact with its label, wrapped to this width."""
     value = f"{mark}{fact.value}: {fact.why}" if fact.why else f"{mark}{fact.value}"
     lines = wrap(printable(value).replace("\n", " "), max(16, width - LABEL), break_on_hyphens=False) or [""]
     yield f"{fact.label:{LABEL}}", "$muted"

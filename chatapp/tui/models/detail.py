@@ -1,4 +1,4 @@
-"""Widget: all that is known of the selected model."""
+"""Widget: everything about the selected model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATES = {
 
 
 class Detail(VerticalScroll, can_focus=True):
-    """What a model is, where it runs and why, and what went wrong with it."""
+    """What a model is, where it runs and why, and what went wrong."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Detail(VerticalScroll, can_focus=True):
         yield self.page
 
     def show(self, row: ListedModel | None, details: Details | None, job: Job | None) -> None:
-        """Show another model, or what has become known of it."""
+        """Show a model, or more about the same one."""
         self.row, self.details, self.job = row, details, job
         self.fill()
 
@@ -52,13 +52,13 @@ class Detail(VerticalScroll, can_focus=True):
         self.fill()
 
     def fill(self) -> None:
-        """Write the page for the width there is; before the first layout there is none."""
+        """Draw the page for the current width, once there is one."""
         if width := self.scrollable_content_region.width:
             self.page.update(draw_page(self.row, self.details, self.job, width) if self.row else Content())
 
 
 def draw_page(row: ListedModel, details: Details | None, job: Job | None, width: int) -> Content:
-    """Draw all that is known of a model in a page of so many columns."""
+    """Everything about a model, in a page of this width."""
     parts: list[Part] = [(printable(row.name), "bold $text"), (f"  {STATES[row.state]}\n", "$muted")]
     if job and job.result and job.state in ("failed", "done"):
         failed = job.state == "failed"
@@ -81,7 +81,7 @@ def draw_page(row: ListedModel, details: Details | None, job: Job | None, width:
 
 
 def describe_placement(measured: Measurement, place: int) -> str:
-    """Describe a placement of a model: by its figures, or by why it is not taken."""
+    """A placement: its measurements, or why it was rejected."""
     if measured.failure:
         return f"✗ {measured.placement}: {measured.failure}"
     tokens, seconds = measured.first_token[-1]

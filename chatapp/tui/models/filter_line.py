@@ -1,4 +1,4 @@
-"""Widget: the line in which a filter or a search is typed."""
+"""Widget: the line for typing a filter or a search."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ HINTS: dict[Purpose, tuple[str, str]] = {
     "filter": ("/", "a name, or what it is good for"),
     "search": ("s", "a name: enter asks the Hub for it"),
 }
-"""For each purpose, its key and what is to be typed."""
+"""For each purpose: its key, and a hint."""
 
 
 class FilterLine(Horizontal):
-    """A line to type in, as long as it is open; its Input posts Changed and Submitted."""
+    """A line to type in while open; its Input posts Changed and Submitted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,25 +31,25 @@ class FilterLine(Horizontal):
         yield self.input
 
     def open(self, purpose: Purpose, value: str = "") -> None:
-        """Let something be typed."""
+        """Open it for typing."""
         self.show(purpose, value)
         self.add_class("-open")
         self.input.can_focus = True
-        self.screen.set_focus(self.input)  # at once: what is typed quickly belongs here already
+        self.screen.set_focus(self.input)  # not Widget.focus, which would be too late for the next key
 
     def close(self, wanted: str) -> None:
-        """Let nothing more be typed; a filter that applies stays to be seen."""
+        """Close it; an active filter stays visible."""
         self.input.can_focus = False
         self.show("filter", wanted)
         self.set_class(bool(wanted), "-open")
 
     def show(self, purpose: Purpose, value: str) -> None:
-        """Show what is typed, and for what."""
+        """Set the text and its purpose."""
         key, self.input.placeholder = HINTS[purpose]
         self.purpose, self.input.value = purpose, value
         self.mark.update(Content.assemble((f" {key} ", "bold $accent")))
 
     @property
     def typing(self) -> bool:
-        """Whether keys go here."""
-        return self.screen.focused is self.input  # which knows sooner than the input
+        """Whether it has the focus."""
+        return self.screen.focused is self.input  # the screen knows before the input does

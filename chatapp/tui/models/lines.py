@@ -1,4 +1,4 @@
-"""Widgets of the chat screen: a quiet line with an offer, and one that tells how far a job is."""
+"""Widgets of the chat screen: a line with an offer, and one with the progress of jobs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from chatapp.models.suggestion import Offer
 
 ACCEPT, HIDE = "f8", "f9"
-"""Keys that a box of text leaves alone."""
+"""Keys that text areas do not use."""
 
 
 class OfferLine(Widget):
-    """An offer, as long as there is one; a click on one of its keys presses it, and the screen binds them."""
+    """An offer, if there is one; a click on one of its keys presses it."""
 
     offer: reactive[Offer | None] = reactive(None, layout=True)
 
@@ -42,7 +42,7 @@ class OfferLine(Widget):
 
 
 class JobLine(Widget):
-    """What runs in the background, in a few words; nothing where nothing does."""
+    """What runs in the background; hidden if nothing does."""
 
     job: reactive[Job | None] = reactive(None, layout=True)
 
@@ -50,7 +50,7 @@ class JobLine(Widget):
         self.set_class(self.job is not None, "-shown")
 
     def show(self, jobs: list[Job]) -> None:
-        """Take up all jobs: the pull that runs is told, or else what runs."""
+        """Show the running pull, or else another running job."""
         running = [job for job in jobs if job.state == "running" and job.kind not in ("plan", "search")]
         self.job = next((job for job in running if job.kind == "pull"), running[0] if running else None)
 

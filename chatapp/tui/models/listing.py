@@ -1,4 +1,4 @@
-"""Widget: models in sections, one in a line; only the lines in view are made, so thousands scroll as well as ten."""
+"""Widget: models in sections; only the visible lines are drawn, so thousands scroll as fast as ten."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 Section = tuple[str, Sequence["ListedModel"]]
-"""A title, and the models under it."""
+"""A title, and its models."""
 
 
 class ModelList(Rows):
-    """The models, of which one is selected."""
+    """A list of models, one of which is selected."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"models--selected", "models--title", "models--row"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,36 +39,36 @@ class ModelList(Rows):
 
     HEADING = 1
     rows: list[str | ListedModel]
-    """Titles and models, from the first to the last."""
+    """Titles and models, top to bottom."""
     place = 0
 
     class Selected(Message):
-        """Another model is selected, or none."""
+        """The selection has changed."""
 
     class Used(Message):
-        """The selected model is wanted: it was clicked twice."""
+        """The selected model was double-clicked."""
 
     def __init__(self, current: str) -> None:
         super().__init__()
         self.current = current
-        """The model in use."""
+        """The name of the model in use."""
         self.downloading = False
-        """Whether the first that is selected is one to download."""
+        """Whether to select a recommended download first."""
         self.rows = []
         self.working: Mapping[str, Job] = {}
-        """What is done with models, by name."""
+        """Jobs by model name."""
         self.places: list[int] = []
-        """The lines that are models."""
+        """Indices of the rows that are models."""
         self.plan: Layout = choose_columns(80)
 
     @property
     def selected(self) -> ListedModel | None:
-        """The selected model."""
+        """The selected model, if any."""
         found = self.rows[self.place] if self.place < len(self.rows) else None
         return None if isinstance(found, str) else found
 
     def show(self, sections: Sequence[Section]) -> None:
-        """Show other models; the selected one stays selected where it is still there."""
+        """Show these models, keeping the selection if possible."""
         before, place = self.selected, self.place
         self.rows = []
         for title, models in sections:
@@ -88,12 +88,12 @@ class ModelList(Rows):
             self.post_message(self.Selected())
 
     def work_on(self, working: Mapping[str, Job]) -> None:
-        """Show what is done with models."""
+        """Show jobs on their models."""
         self.working = working
         self.refresh()
 
     def fit(self) -> None:
-        """Take up the width, and how many lines there are."""
+        """Adapt to the width and the number of rows."""
         names = [one.name for one in self.rows if not isinstance(one, str)]
         self.plan = choose_columns(self.scrollable_content_region.width or 80, names)
         self.measure()
@@ -108,7 +108,7 @@ class ModelList(Rows):
     # Moving
 
     def nearest(self, place: int, step: int) -> int:
-        """The place of the model at or after this place in a direction, else before it."""
+        """The index of the nearest model in a direction, or else in the other."""
         found = bisect_left(self.places, place) if step > 0 else bisect_right(self.places, place) - 1
         return self.places[max(0, min(found, len(self.places) - 1))] if self.places else 0
 
@@ -121,7 +121,7 @@ class ModelList(Rows):
         self.reveal()
 
     def reveal(self) -> None:
-        """Scroll to the selected model; to the title above the first."""
+        """Scroll to the selected model, including the title above the first."""
         top = 0 if self.place == 1 else self.place
         self.scroll_to_region(Region(0, top, 1, self.place - top + 2), animate=False, force=True)
 
@@ -136,7 +136,7 @@ class ModelList(Rows):
 
     def on_click(self, event: events.Click) -> None:
         if event.y < 1 or event.y - 1 + self.scroll_offset.y not in self.places:
-            event.prevent_default()  # no model is meant
+            event.prevent_default()  # it is not a click on a model
         elif event.chain == 2:
             self.post_message(self.Used())
 
@@ -157,7 +157,7 @@ class ModelList(Rows):
         return self.drawn(content, "models--selected" if place == self.place else "models--row", width)
 
     def drawn(self, content: Content, part: str, width: int) -> Strip:
-        """One line in the colours of a part."""
+        """A line in the style of a component class."""
         style = self.get_visual_style(part)
         strips = Visual.to_strips(self, content.truncate(width), width, 1, style, pad=True)
         return strips[0].extend_cell_length(width, style.rich_style)

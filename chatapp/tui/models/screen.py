@@ -1,4 +1,4 @@
-"""The models screen: what is here, what can be fetched, and what is being done with it."""
+"""The models screen: the models here and on the Hub, and what can be done with them."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 WIDE = 116
-"""Columns from which the page about a model stands beside the list."""
+"""Columns from which the details stand beside the list."""
 WIDER = 150
-"""Columns from which that page is wider."""
+"""Columns from which the details are wider."""
 PAUSE = 0.12
-"""Seconds that a model stays selected before all about it is read."""
+"""Seconds that a model must stay selected before its details are read."""
 EVERY = 1.0
-"""Seconds between two looks at what other processes fetch."""
+"""Seconds between updates while another process downloads."""
 BUILTIN = "builtin"
 
 
 class ModelsScreen(EndsOnce, Screen[str | None]):
-    """Pick, pull, check, time and remove models; ends with the name of the one to use, or None."""
+    """Choose, pull, verify, time and remove models; dismisses with the model to use, or None."""
 
     CSS_PATH = Path(__file__).with_name("models.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -68,22 +68,22 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         super().__init__()
         self.catalogue, self.jobs, self.current = catalogue, jobs, current
         self.offline = offline
-        """Why the network must not be used, if so."""
+        """What forbids the network; empty if nothing does."""
         self.rows: Sequence[ListedModel] = ()
         self.hub: Sequence[ListedModel] = ()
         self.sought = ""
-        """What was searched for on the Hub."""
+        """The search text on the Hub."""
         self.wanted = ""
         """The filter."""
         self.details: Details | None = None
         self.told = ""
-        """The model that they are about."""
+        """The model that `details` is about."""
         self.questions: dict[str, Job] = {}
-        """The last plan that was asked for, by model."""
+        """The last plan requested, by model."""
         self.plans: list[Job] = []
-        """Those that are known, and that the user is asked about one after the other."""
+        """Finished plans about which the user is still to be asked."""
         self.later: Timer | None = None
-        """Looks again at what other processes fetch."""
+        """Reads the list again while another process downloads."""
         self.listing, self.detail = ModelList(current), Detail()
 
     def compose(self) -> ComposeResult:
@@ -107,14 +107,14 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         self.set_class(event.size.width >= WIDE, "-wide")
         self.set_class(event.size.width >= WIDER, "-wider")
 
-    # What is here
+    # The list
 
     def look(self) -> None:
-        """Read what is here."""
+        """Read the list of models."""
         self.read("rows", lambda: (self.catalogue.machine(), self.catalogue.rows()), self.take_rows)
 
     def take_rows(self, found: tuple[Machine, Sequence[ListedModel]]) -> None:
-        """Show what was read."""
+        """Show the list that was read."""
         machine, self.rows = found
         self.head.update(describe_machine(machine))
         self.sort_in()
@@ -122,27 +122,27 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         if self.later:
             self.later.stop()
         others = (row.name for row in self.rows if row.state == "elsewhere")
-        if not all(self.works_on(name) for name in others):  # what another process fetches grows without a word to us
+        if not all(self.works_on(name) for name in others):  # other processes do not report their progress
             self.later = self.set_timer(EVERY, self.look)
 
     def sort_in(self) -> None:
-        """Put what the filter leaves into sections; a pull has a line, wherever its model was found."""
+        """Show the filtered models in sections; every pull has a line, even of unlisted models."""
         self.hub = [*self.hub, *list_unlisted(self.jobs.all(), (*self.rows, *self.hub))]
         every = (*self.rows, *self.hub)
         self.listing.work_on({row.name: job for row in every if (job := self.job_of(row.name))})
         self.listing.show([*group_models(self.rows, self.hub, self.wanted, self.sought)])
         self.refresh_bindings()
 
-    # What threads read
+    # Reading in threads
 
     def read(self, what: str, get: Callable[[], Found], take: Callable[[Found], None]) -> None:
-        """Let a thread get something; it is taken up unless the same was asked for again meanwhile."""
+        """Call `get` in a thread and pass its result to `take`, unless `what` was requested again meanwhile."""
 
         def attempt() -> None:
             worker = get_current_worker()
             try:
                 found = get()
-            except Exception as error:  # told if its message is for the user
+            except Exception as error:  # shown if its message is for the user
                 if not (text := one_line(error)):
                     raise
                 self.call_later(self.tell, what, text)
@@ -159,13 +159,13 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         self.notify(text, severity="error", markup=False)
 
     def say(self, text: str) -> None:
-        """Tell the user something in passing."""
+        """Show a short notification."""
         self.notify(text, markup=False, timeout=4)
 
-    # What is done
+    # Jobs
 
     def show_job(self, job: Job) -> None:
-        """Take up what has become of a job."""
+        """A job has changed."""
         if job.kind == "plan" and job.name in self.questions:
             self.questions[job.name] = job
             if job.state == "done":
@@ -180,12 +180,12 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.describe()
 
     def job_of(self, name: str) -> Job | None:
-        """What is done with a model, or asked about it."""
+        """The latest job or plan for a model."""
         done, asked = self.jobs.of(name), self.questions.get(name)
         return asked if asked and (done is None or asked.number > done.number) else done
 
     def works_on(self, name: str) -> bool:
-        """Whether something is done with a model just now."""
+        """Whether a job for this model is queued or running."""
         job = self.job_of(name)
         return bool(job and not job.ended)
 
@@ -194,11 +194,11 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         """The selected model."""
         return self.listing.selected
 
-    # The page about a model
+    # Details
 
     @on(ModelList.Selected)
     def describe(self) -> None:
-        """Show what the list knows at once, and the rest when it has been read."""
+        """Show what the list knows about the selected model, and read the rest."""
         row = self.row
         if not row or row.name != self.told:
             self.details, self.told = None, row.name if row else ""
@@ -209,25 +209,25 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.set_timer(PAUSE, lambda: self.read_details(row))
 
     def read_details(self, row: ListedModel) -> None:
-        """Read all about a model that has been selected for a moment."""
+        """Read the details of a model, if it is still selected."""
         if row == self.row:
             self.read("details", lambda: self.catalogue.details(row), lambda details: self.take_details(row, details))
 
     def take_details(self, row: ListedModel, details: Details) -> None:
-        """Show what was read, where that model is still selected."""
+        """Show details, if their model is still selected."""
         if row == self.row:
             self.details = details
             self.show_details()
 
     def show_details(self) -> None:
-        """Show what is known of the selected model."""
+        """Show what is known about the selected model."""
         self.detail.show(self.row, self.details, self.job_of(self.row.name) if self.row else None)
 
     # Keys
 
     @on(ModelList.Used)
     def action_use(self) -> None:
-        """Use a model that is here; fetch another."""
+        """Use a model that is here, or pull it."""
         if self.row and self.check_action("use", ()):
             if self.row.state in ("here", "remote"):
                 self.dismiss(self.row.name)
@@ -235,13 +235,13 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
                 self.action_pull()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only what can be done with the selected model has a key."""
+        """Only possible actions have a key."""
         row = self.row if self.is_mounted else None
         what = str(parameters[0]) if action == "begin" else action
         return is_possible(what, row, self.job_of(row.name) if row else None)
 
     def action_pull(self) -> None:
-        """Ask what pulling a model means; go on at once with one that was stopped."""
+        """Plan a pull and ask the user; a pull that was stopped resumes at once."""
         row = self.row
         if not row or self.refused("pull"):
             return
@@ -252,7 +252,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.jobs.add("pull", row.source)
 
     def ask_next(self) -> None:
-        """Ask about the next plan, unless the keys that come now are for something else."""
+        """Ask about the next plan, unless the user is typing or another screen is open."""
         if not self.plans or not self.is_current or self.entry.typing:
             return
         plan = self.plans.pop(0)
@@ -261,12 +261,12 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         ask(self.app, pull_question(plan.facts, self.size.width), "pull it all the same" if problems else "pull", pull)
 
     def action_cancel(self) -> None:
-        """Stop what is done with a model."""
+        """Stop the job of a model."""
         if self.row and (job := self.job_of(self.row.name)):
             self.jobs.cancel(job.number)
 
     def action_resume(self) -> None:
-        """Go on with a pull that was stopped, or do again what failed."""
+        """Resume a pull, or run a failed job again."""
         if not (row := self.row):
             return
         job = self.job_of(row.name)
@@ -281,7 +281,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.jobs.add(kind, self.row.name)
 
     def action_remove(self) -> None:
-        """Ask before a model is removed."""
+        """Remove a model after asking."""
         row = self.row
 
         def ask_to_remove(freed: int) -> None:
@@ -296,13 +296,13 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.read("freed", lambda: self.catalogue.freed(row), ask_to_remove)
 
     def action_more(self) -> None:
-        """Give the page about a model the whole screen, or only its part again."""
+        """Toggle between the full-screen details and the list."""
         more = not self.has_class("-more")
         self.set_class(more, "-more")
         self.set_focus(self.detail if more else self.listing)
 
     def action_back(self) -> None:
-        """Leave what was entered, then the page, then the screen."""
+        """Close the entry line, then the details, then the screen."""
         if self.entry.typing and self.entry.purpose == "search":
             self.leave_entry(self.wanted)
         elif self.entry.typing or self.wanted:
@@ -313,7 +313,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.dismiss(None)
 
     def action_interrupt(self) -> None:
-        """Copy what is selected, or else leave as escape does."""
+        """Copy the selected text, or go back."""
         if selected := self.get_selected_text():
             self.app.copy_to_clipboard(selected)
             self.clear_selection()
@@ -321,7 +321,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.action_back()
 
     def refused(self, what: str) -> bool:
-        """Whether the network must not be used; then the user is told."""
+        """Whether the network is forbidden; if so, the user is told."""
         if self.offline:
             self.say(f"{what} needs the network, and {self.offline} forbids it.")
         return bool(self.offline)
@@ -329,16 +329,16 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
     # Filter and search
 
     def action_filter(self) -> None:
-        """Type what the models' names or uses must have."""
+        """Filter the list by typing."""
         self.entry.open("filter", self.wanted)
 
     def action_search(self) -> None:
-        """Type what to search for on the Hub."""
+        """Type a search for the Hub."""
         if not self.refused("search"):
             self.entry.open("search")
 
     def leave_entry(self, wanted: str) -> None:
-        """Go back to the list, with this filter."""
+        """Return to the list with this filter."""
         self.wanted = wanted
         self.entry.close(wanted)
         self.set_focus(self.listing)
@@ -365,13 +365,13 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.say(f"Asking the Hub for {text!r}.")
 
     def on_key(self, event: events.Key) -> None:
-        """From the filter, up and down move in the list."""
+        """Up and down move in the list while a filter is typed."""
         if self.entry.typing and event.key in ("up", "down"):
             event.stop()
             self.listing.action_walk(1 if event.key == "down" else -1)
 
     def take_found(self, job: Job) -> None:
-        """Show what a search has found."""
+        """Show the results of a search."""
         if job.model != self.sought:
             return
         if job.state == "failed":

@@ -1,4 +1,4 @@
-"""What the models screen shows, in which order, and what can be done with it."""
+"""The sections of the models screen, and which actions are possible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEEDS = {
     "resume": (),
     "more": ("here", "broken", "stopped", "elsewhere", "absent", "remote"),
 }
-"""In which states of a model what can be done with it."""
+"""For each action, the model states in which it is possible."""
 KINDS = {
     "chat": "chat",
     "code": "code",
@@ -34,12 +34,12 @@ KINDS = {
     "many_languages": "many languages",
     "english": "English text, older models to learn from",
 }
-"""The kinds of models in the catalogue, those that people look for first."""
+"""The catalogue's kinds, the most wanted first."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """What the screen reads of the models; each may take a while, and is called in a thread."""
+    """Functions that read what the screen shows; slow, so called in threads."""
 
     machine: Callable[[], Machine]
     rows: Callable[[], Sequence[ListedModel]]
@@ -51,7 +51,7 @@ class Catalogue:
 def group_models(
     rows: Sequence[ListedModel], hub: Sequence[ListedModel], wanted: str, sought: str
 ) -> Iterator[Section]:
-    """Group the models that have all words of a filter: those here or on servers, found by a search, the catalogue."""
+    """The models that match a filter, by section: here, on servers, found on the Hub, the catalogue by kind."""
     known = {row.name for row in rows}
     left = [row for row in rows if matches(row, wanted)]
     here = [row for row in left if row.state not in ("absent", "remote")]
@@ -69,7 +69,7 @@ def group_models(
 
 
 def list_unlisted(jobs: Sequence[Job], rows: Sequence[ListedModel]) -> Iterator[ListedModel]:
-    """List the models that are being pulled, or are to be, and that no list has."""
+    """Rows for models that are being pulled and are in no list."""
     from chatapp.models.catalogue import ListedModel
 
     names = {row.name for row in rows}
@@ -79,14 +79,14 @@ def list_unlisted(jobs: Sequence[Job], rows: Sequence[ListedModel]) -> Iterator[
 
 
 def matches(row: ListedModel, wanted: str) -> bool:
-    """Whether a model has all words of a filter in what is known of it."""
+    """Whether a model matches all words of a filter."""
     about = f"{row.name} {row.kind} {row.good_for} {row.licence} {row.precision} {row.place}".lower()
     about += " recommended" if row.recommended else ""
     return all(word in about for word in wanted.lower().split())
 
 
 def is_possible(action: str, row: ListedModel | None, job: Job | None) -> bool:
-    """Whether something can be done with a model, on which a job may be at work."""
+    """Whether an action is possible for a model with this job."""
     if row is None:
         return action not in NEEDS
     working = bool(job and not job.ended)
@@ -98,6 +98,6 @@ def is_possible(action: str, row: ListedModel | None, job: Job | None) -> bool:
 
 
 def describe_machine(machine: Machine) -> Content:
-    """Describe the machine, in the screen's first line."""
+    """The first line of the screen: memory and disk space."""
     room = f"  {size(machine.memory)} of memory, {size(machine.disk_free)} of disk free"
     return Content.assemble((" models", "bold $accent"), (room, "$muted"))

@@ -1,4 +1,4 @@
-"""Widget: an editable draft, in which long pastes are folded and nothing can drive the terminal."""
+"""Widget: a text area that folds long pastes and highlights mentions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chatapp.tui.widgets.vim_area import VimArea
 
 
 class Box(VimArea):
-    """Text that grows to ten rows."""
+    """A text area that grows to ten rows."""
 
     COMPONENT_CLASSES = {"box--token"}
     DEFAULT_CSS = """
@@ -34,13 +34,13 @@ class Box(VimArea):
     def __init__(self, placeholder: str) -> None:
         self.pastes = Pastes()
         self.known: dict[str, Attachment] = {}
-        """The attachments that the draft mentions, as they were when they were last looked at."""
+        """The attachments the draft mentions, as last read."""
         super().__init__(compact=True, highlight_cursor_line=False, placeholder=placeholder)
         self.cursor_blink = False
 
     @property
     def draft(self) -> str:
-        """The draft, pastes in full; setting it can be undone."""
+        """The text with pastes unfolded; setting it can be undone."""
         return self.pastes.unfold(self.text)
 
     @draft.setter
@@ -48,13 +48,13 @@ class Box(VimArea):
         self.put(self.pastes.fold(clean_paste(text)))
 
     def put(self, text: str) -> None:
-        """Write this in place of all there is, and stand at its end."""
+        """Replace the whole text, with the cursor at its end."""
         self.history.checkpoint()
         self.replace(text, self.document.start, self.document.end, maintain_selection_offset=False)
         self.move_cursor(self.document.end)
 
     def give_back(self, draft: str) -> None:
-        """Put a draft back that was not taken, before what has been typed since."""
+        """Restore a draft before what was typed since."""
         self.draft = f"{draft}\n{self.draft}" if self.text.strip() else draft
 
     def load_text(self, text: str) -> None:
@@ -82,7 +82,7 @@ class Box(VimArea):
 
     def action_delete_to_start_of_line(self) -> None:
         row, column = self.selection.end
-        if column and self.selection.is_empty:  # the line, as in a shell, and not the row of a line that is wrapped
+        if column and self.selection.is_empty:  # the whole line, as in a shell, not the wrapped row
             self._delete_via_keyboard((row, 0), (row, column))
         else:
             super().action_delete_to_start_of_line()
@@ -92,7 +92,7 @@ class Box(VimArea):
         self._delete_via_keyboard((row, column), (row, len(self.document[row])))
 
     def insert_apart(self, text: str) -> None:
-        """Write a text where the cursor is, with a space between it and a word that stands there."""
+        """Insert text at the cursor, separated by a space from a word before it."""
         row, column = self.cursor_location
         stands_at_word = column > 0 and not self.document[row][column - 1].isspace()
         self.insert(f"{' ' * stands_at_word}{text} ")
@@ -106,23 +106,23 @@ class Box(VimArea):
     def on_text_area_changed(self) -> None:
         self.refresh_bindings()
 
-    # What is said
+    # The message
 
     @property
     def is_open(self) -> bool:
-        """Whether a fence is still open, so that enter is a new line."""
+        """Whether a fence is open, so that enter adds a line."""
         text = self.text.strip()
         return text.startswith(FENCE) and not (text.endswith(FENCE) and len(text) >= 2 * len(FENCE))
 
     def message(self, text: str) -> str:
-        """The message of a draft: no fences, no slash or mark that makes another a letter, pastes in full."""
+        """The message of a draft: without fences and escapes, with pastes unfolded."""
         if text.startswith(FENCE):
             text = text.removeprefix(FENCE).removesuffix(FENCE).removeprefix("\n").removesuffix("\n")
         else:
             text = text_of(text)
         return self.pastes.unfold(text)
 
-    # How it looks
+    # Painting
 
     def get_line(self, line_index: int) -> Text:
         line = super().get_line(line_index)

@@ -1,4 +1,4 @@
-"""Choices for what is being typed: commands after `/`, paths after `@`."""
+"""Completions of what is typed: commands after `/`, paths after `@`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from chatapp.text.units import size
 from chatapp.tui.prompt.popup import ROWS, Choice
 
 Commands = Sequence[tuple[str, str]]
-"""Names, perhaps with arguments after them, and what the commands do."""
+"""Names, perhaps with arguments, and descriptions."""
 
 _PATH: Final = re.compile(r'(?:^|[\s(\[{])(@(?:"([^"]*)|([^\s"]*)))$')
 
 
 def offer_commands(text: str, known: Commands) -> list[Choice]:
-    """Offer the commands that begin with what is typed."""
+    """The commands that begin with what is typed."""
     if not is_command(text) or "\n" in text:
         return []
     typed = text[1:].casefold()
@@ -28,21 +28,21 @@ def offer_commands(text: str, known: Commands) -> list[Choice]:
 
 
 def cut_arguments(name: str) -> str:
-    """Strip the arguments of a name, which are not all in small letters, and a blank where they would begin."""
+    """A command without its arguments, which are not in lower case; a space is kept where they begin."""
     words = name.split()
     own = next((i for i, word in enumerate(words) if not re.fullmatch(r"[a-z?!\"-]+", word)), len(words))
     return " ".join(words[:own]) + (" " if own < len(words) else "")
 
 
 def find_path(line: str) -> tuple[int, str] | None:
-    """Find where the `@` of the path that ends this line stands, and the path as far as it is typed."""
+    """The column of the `@` of a path at the end of a line, and the path typed so far."""
     found = _PATH.search(line)
     return (found.start(1), found[2] or found[3] or "") if found else None
 
 
 def offer_paths(query: str, candidates: Sequence[Candidate]) -> list[Choice]:
-    """Offer the files and folders that fit, likeliest first."""
-    if query.startswith(("/", "~")):  # from elsewhere: only what is below one folder is known
+    """The files and folders that match, best first."""
+    if query.startswith(("/", "~")):  # only paths below the working directory are scanned
         return []
     fitting = rank(query, candidates, ROWS)
     return [

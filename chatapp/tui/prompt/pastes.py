@@ -1,4 +1,4 @@
-"""Long pastes and what commands wrote, each shown as a short mark until the message is sent."""
+"""Long pastes and command outputs, shown as short marks until the message is sent."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 from typing import Final
 
 LONGEST: Final = 20_000
-"""Characters of a paste that is shown as it is."""
+"""Maximum characters of a paste that is not folded."""
 MOST_LINES: Final = 200
 MARK: Final = re.compile(r"\[(?:pasted|output of [^\[\]\n]+:) [\d,]+ (?:lines?|characters)(?: #\d+)?\]")
 
 
 class Pastes:
-    """The texts behind the marks; they stay, so that undo can bring any mark back."""
+    """The texts behind the marks; kept, so that undo can restore any mark."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
     def fold(self, text: str) -> str:
-        """A mark in place of a long text; a short one as it is."""
+        """A mark for a long text; a short text unchanged."""
         lines = text.removesuffix("\n").count("\n") + 1
         if len(text) <= LONGEST and lines <= MOST_LINES:
             return text
@@ -26,7 +26,7 @@ class Pastes:
         return self.keep(f"pasted {size}", text)
 
     def keep(self, label: str, text: str) -> str:
-        """A mark with this label, which stands for a text."""
+        """A mark with this label that stands for a text."""
         mark, number = f"[{label}]", 2
         while self.texts.get(mark, text) != text:
             mark, number = f"[{label} #{number}]", number + 1
@@ -34,9 +34,9 @@ class Pastes:
         return mark
 
     def unfold(self, text: str) -> str:
-        """The text with every paste in full."""
+        """The text with every mark replaced by its paste."""
         return MARK.sub(lambda mark: self.texts.get(mark[0], mark[0]), text) if self.texts else text
 
     def spans(self, line: str) -> list[tuple[int, int]]:
-        """Where marks stand in a line."""
+        """Start and end of each mark in a line."""
         return [mark.span() for mark in MARK.finditer(line) if mark[0] in self.texts] if self.texts else []

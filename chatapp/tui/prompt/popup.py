@@ -1,4 +1,4 @@
-"""Widget: the choices that the prompt offers, right above it."""
+"""Widget: the completions of the prompt, shown above it."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from textual.style import Style
 from textual.widget import Widget
 
 ROWS: Final = 8
-"""Choices that are seen at once; the others come into view as they are highlighted."""
+"""Maximum rows visible at once."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One row."""
+    """A row."""
 
     name: str
     about: str
-    """A description in a few words."""
+    """A short description."""
     text: str
-    """The text that stands in the prompt when it is chosen."""
+    """The text it inserts."""
     guess: bool = False
-    """Whether it may well be something else that was meant: enter takes it only where somebody has gone to it."""
+    """Whether it is a doubtful match: enter takes it only after the user moved to it."""
 
 
 class Popup(Widget):
-    """Rows of choices, one of them highlighted, and below them a note; it never takes the focus."""
+    """Rows of choices, one highlighted, and a note below them; it never has the focus."""
 
     ALLOW_SELECT = False
     COMPONENT_CLASSES = {"popup--chosen", "popup--about", "popup--note", "popup--problem"}
@@ -53,14 +53,14 @@ class Popup(Widget):
     def __init__(self, prompt: Widget, pick: Callable[[int], object]) -> None:
         super().__init__()
         self.prompt, self.pick = prompt, pick
-        """Called with the number of the row that is clicked."""
+        """Called with the index of a clicked row."""
         self.choices: Sequence[Choice] = ()
         self.chosen = self.rows = 0
-        """The choice that is highlighted, and how many there is room for."""
+        """The index of the highlighted choice, and how many rows fit."""
         self.went = False
-        """Whether somebody has gone to the highlighted choice."""
+        """Whether the user moved to the highlighted choice."""
         self.weight = ""
-        """Show what is known of the highlighted choice besides."""
+        """More about the highlighted choice, such as its tokens."""
         self.note, self.problem = "", ""
 
     @property
@@ -70,37 +70,37 @@ class Popup(Widget):
 
     @property
     def is_meant(self) -> bool:
-        """Whether the highlighted choice is what its user means, so that enter takes it."""
+        """Whether enter takes the highlighted choice."""
         return self.went or not self.choices[self.chosen].guess
 
     @property
     def first(self) -> int:
-        """The choice in the first row."""
+        """The index of the choice in the first row."""
         return max(0, self.chosen - self.rows + 1)
 
     def offer(self, choices: Sequence[Choice]) -> None:
-        """Show these choices, the first one highlighted; none closes the list."""
+        """Show these choices, the first one highlighted; none closes the popup."""
         self.choices, self.chosen, self.weight, self.went = choices, 0, "", False
         self.stretch()
 
     def tell(self, note: str = "", problem: str = "") -> None:
-        """Show a note below the choices, or what is wrong."""
+        """Show a note or a problem below the choices."""
         if (note, problem) != (self.note, self.problem):
             self.note, self.problem = note, problem
             self.stretch()
 
     def move(self, rows: int) -> None:
-        """Highlight another choice, around the ends."""
+        """Move the highlight, wrapping around."""
         self.chosen, self.weight, self.went = (self.chosen + rows) % len(self.choices), "", True
         self.refresh()
 
     def weigh(self, weight: str) -> None:
-        """Show how much the highlighted choice would add."""
+        """Show more about the highlighted choice."""
         self.weight = weight
         self.refresh()
 
     def stretch(self) -> None:
-        """Be as high as what there is to show, upwards from the prompt, as long as that has the focus."""
+        """Set size and position: upwards from the prompt, if that has the focus."""
         below = bool(self.note or self.problem)
         self.rows = min(len(self.choices), max(1, min(ROWS, self.prompt.region.y - below)))
         height = self.rows + below

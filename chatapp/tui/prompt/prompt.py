@@ -1,4 +1,4 @@
-"""Widget: the box where messages are typed."""
+"""Widget: the prompt, where messages are typed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from chatapp.history import Message as Said
 
 PAUSE = 0.15
-"""Seconds without a key after which tokens are counted."""
+"""Seconds after the last key until tokens are counted."""
 
 
 class Prompt(Box):
-    """A message in the making: enter sends it, ctrl+j adds a line, `/` and `@` offer what there is."""
+    """The prompt: enter sends, ctrl+j adds a line, `/` and `@` open completions."""
 
     BINDING_GROUP_TITLE = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -47,20 +47,20 @@ class Prompt(Box):
 
     @dataclass
     class Submitted(Message):
-        """A message is complete; the box is empty again."""
+        """A message was sent; the prompt is empty again."""
 
         text: str
-        """All of it: pastes in full, and what is attached below."""
+        """The whole message: pastes unfolded, attachments included."""
         draft: str = ""
-        """As it was typed; `give_back` takes it."""
+        """As typed, for `give_back`."""
         n: int = 1
-        """How many answers there are to be."""
+        """The number of answers wanted."""
         edited: Said | None = None
-        """The message that this is another version of; who has the conversation says that."""
+        """The message that it replaces; set by the conversation's pane."""
 
     @dataclass
     class ShellEntered(Message):
-        """A line that begins with one exclamation mark was entered; the box is empty again."""
+        """A shell command was entered; the prompt is empty again."""
 
         prompt: Prompt
         command: str
@@ -75,19 +75,19 @@ class Prompt(Box):
         root: Path | None = None,
     ) -> None:
         self.past, self.commands, self.count_tokens = past, commands, count_tokens
-        """Loads what was asked before; names and tells; None until a model is open. The last two run in threads."""
+        """Loads earlier prompts; slash commands; counts tokens once a model is open. Both functions run in threads."""
         self.root = root or Path()
         self.recall, self.popup = Recall(), Popup(self, self.take)
         self.scan: Scan | None = None
-        """The files and folders that can be attached, once an `@` was typed."""
+        """The files that can be attached, once an `@` was typed."""
         self.weights: dict[str, int] = {}
-        """Tokens of files that were highlighted."""
+        """Tokens of highlighted files."""
         self.typed = ""
-        """The part of the text that the choices would replace."""
+        """The text that a choice would replace."""
         self.dismissed = False
-        """Whether its user closed the list."""
+        """Whether the user closed the popup."""
         self.looked: tuple[str, Location] = "", (0, 0)
-        """The text and the place in it for which something was last suggested and offered."""
+        """Text and cursor for which completions were last computed."""
         self.reading, self.turn, self.counting = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self.sending: list[str] = []
         """Drafts whose attachments are being read."""
@@ -103,7 +103,7 @@ class Prompt(Box):
             self.send()
 
     def send(self, n: int = 1) -> None:
-        """Send what is typed, to be answered so many times."""
+        """Send the text, for n answers."""
         text, draft = self.text.strip(), self.draft
         self.put("")
         self.recall.add(draft)
@@ -119,7 +119,7 @@ class Prompt(Box):
 
     @work(group="deliver")
     async def deliver(self, text: str, draft: str, known: dict[str, Attachment], n: int) -> None:
-        """Send a message with what it mentions; in a thread, because a disk may be slow, and one after the other."""
+        """Read the attachments in a thread and post the message; messages keep their order."""
         try:
             async with self.turn:
                 found = await asyncio.to_thread(attachments.attach, text, self.root, known)
@@ -135,11 +135,11 @@ class Prompt(Box):
             self.sending.remove(draft)
 
     def warn(self, reason: str) -> None:
-        """Say that a draft is in the box again, or was sent not quite as prepared."""
+        """Show a warning about a draft."""
         self.notify(reason, severity="warning", timeout=10, markup=False)
 
     def take_output(self, output: shell.Output) -> None:
-        """Put what a command wrote into the message, behind a mark that can be opened."""
+        """Insert a command's output as a mark that can be expanded."""
         name = " ".join(output.command.translate({91: None, 93: None}).split())[:40]
         lines = output.text.count("\n") + bool(output.text)
         mark = self.pastes.keep(f"output of {name}: {lines:,} line{'s' * (lines != 1)}", f"{output.attachment}\n")
@@ -147,29 +147,29 @@ class Prompt(Box):
         self.focus()
 
     def action_write_outside(self) -> None:
-        """Let the draft be written in an editor; the screen comes back when that ends."""
+        """Edit the draft in an external editor."""
         from chatapp.text import editor
 
         try:
-            with self.app.suspend(), telling(self):  # the terminal comes back only where nothing is raised out of here
+            with self.app.suspend(), telling(self):  # suspend() does not restore the terminal after an exception
                 self.draft = editor.edit(self.draft)
         except SuspendNotSupported:
             self.notify("Here no editor can take the terminal's place.", severity="warning")
 
-    # What was asked before
+    # Earlier prompts
 
     def action_recall(self, back: int) -> None:
-        """Walk through what was asked before."""
+        """Go through earlier prompts."""
         if self.past:
             self.load_past(back)
         elif (text := self.recall.step(self.text, back)) is not None:
             self.put(self.pastes.fold(clean_paste(text)))
             if back > 0:
-                self.move_cursor((0, len(self.document[0])))  # so that the next step goes further back
+                self.move_cursor((0, len(self.document[0])))  # so that the next cursor-up goes further back
 
     @work(group="past")
     async def load_past(self, back: int = 0) -> None:
-        """Read what was asked in earlier days, once, and then take the step that made it necessary."""
+        """Load earlier prompts once, then take the step that needed them."""
         async with self.reading:
             if self.past:
                 self.recall.load(await asyncio.to_thread(self.past))
@@ -202,7 +202,7 @@ class Prompt(Box):
         self.page(1)
 
     def page(self, pages: int) -> None:
-        """Move in a draft that is higher than its box; else in what stands above it."""
+        """Scroll the draft if it is higher than the box, otherwise the conversation."""
         if self.virtual_size.height <= self.size.height:
             self.call_next(self.run_action, f"screen.page({pages})")
         elif pages < 0:
@@ -212,34 +212,34 @@ class Prompt(Box):
 
     @property
     def row(self) -> int:
-        """The row of the cursor, as lines are wrapped."""
+        """The wrapped row of the cursor."""
         return self.wrapped_document.location_to_offset(self.cursor_location).y
 
-    # What is offered while typing
+    # Completions
 
     def update_suggestion(self) -> None:
         self.dismissed = self.dismissed and bool(self.typed)
         self.help_on()
         if self.timer:
             self.timer.stop()
-        if self.is_attached:  # tokens are counted as soon as its user pauses
+        if self.is_attached:  # count tokens when the user pauses
             self.timer = self.set_timer(PAUSE, self.measure)
 
     def help_on(self) -> None:
-        """Suggest and offer what fits here."""
+        """Update suggestion and completions."""
         self.looked = self.text, self.cursor_location
         self.suggest()
         self.offer()
 
     def suggest(self) -> None:
-        """Show in grey how an earlier prompt went on."""
+        """Suggest in grey how an earlier prompt continued."""
         if self.past and self.text and not self.reading.locked():
             self.load_past()
         at_end = self.cursor_location == self.document.end
         self.suggestion = self.recall.suggest(self.text) if at_end else ""
 
     def offer(self) -> None:
-        """Offer what could stand where the cursor is."""
+        """Show completions for the text at the cursor."""
         row, column = self.cursor_location
         line = self.document[row][:column]
         if is_command(self.text) and self.cursor_location == self.document.end:
@@ -260,7 +260,7 @@ class Prompt(Box):
 
     @work(exclusive=True, group="scan")
     async def look_around(self) -> None:
-        """Find what there is to attach; what was found before serves meanwhile."""
+        """Scan for files to attach; the last scan is used meanwhile."""
         self.scan = await asyncio.to_thread(attachments.scan, self.root)
         self.weights.clear()
         chosen = self.popup.current if self.popup.went else None
@@ -273,7 +273,7 @@ class Prompt(Box):
         self.weigh()
 
     def take(self, row: int | None = None, after: str = " ") -> None:
-        """Write the highlighted choice, or that of a row, in place of what was typed."""
+        """Insert the highlighted choice, or that of a row."""
         choice = self.popup.choices[self.popup.chosen if row is None else row]
         line, column = self.cursor_location
         start = (line, column - len(self.typed))
@@ -300,10 +300,10 @@ class Prompt(Box):
 
     @work(group="measure")
     async def measure(self) -> None:
-        """Count the tokens of the draft and of what it mentions, and say what cannot be attached."""
+        """Count the tokens of the draft with its attachments, and show what cannot be attached."""
         text, count, problem, tokens = self.text, self.count_tokens, "", None
         found: tuple[Attachment, ...] = ()
-        async with self.counting:  # one after the other: a thread cannot be taken back, and sending needs one, too
+        async with self.counting:  # one at a time: threads cannot be cancelled, and sending needs one as well
             if text != self.text:
                 return
             try:
@@ -322,10 +322,10 @@ class Prompt(Box):
         self.popup.tell(printable(attachments.summary(found, tokens)), problem)
         self.post_message(self.Counted(tokens))
 
-    # Keys, focus and looks
+    # Keys and focus
 
     def _on_key(self, event: events.Key) -> None:  # type: ignore[override]  # TextArea's runs after it, by itself
-        # Enter is handled here and not in a priority binding, which would overtake the characters typed just before it.
+        # Not a priority binding for enter: that would overtake the characters typed just before.
         choice = self.popup.current
         if choice and event.key == "escape":
             self.dismissed = True
@@ -344,7 +344,7 @@ class Prompt(Box):
         event.prevent_default()
 
     def on_mount(self) -> None:
-        self.screen.mount(self.popup)  # there it lies above whatever stands around the prompt
+        self.screen.mount(self.popup)  # on the screen, so that it can cover what is around the prompt
         self.screen.screen_layout_refresh_signal.subscribe(self, lambda _: self.popup.stretch(), immediate=True)
 
     def on_unmount(self) -> None:
@@ -358,5 +358,5 @@ class Prompt(Box):
         self.popup.offer(())
 
     def on_text_area_selection_changed(self) -> None:
-        if self.looked != (self.text, self.cursor_location):  # else it has changed with the text
+        if self.looked != (self.text, self.cursor_location):  # otherwise the change of the text was handled
             self.help_on()

@@ -1,4 +1,4 @@
-"""The prompts that were sent before: to walk through, and to suggest from."""
+"""Earlier prompts, to step through and to suggest from."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Sequence
 
 
 class Recall:
-    """Past prompts, first to last, and the draft after them; what is changed on the way is kept until one is sent."""
+    """Earlier prompts, oldest first, and then the draft; edits made while stepping are kept until one is sent."""
 
     def __init__(self) -> None:
         self.past: list[str] = []
         self.back = 0
-        """How many prompts back from the draft the box is."""
+        """How many prompts before the draft the box shows."""
         self.changed: dict[int, str] = {}
-        """What was left in the box, by how far back that was."""
+        """Edited texts, by how far back they are."""
 
     def load(self, past: Sequence[str]) -> None:
-        """Take up what was asked in earlier days, before what was asked since this was made."""
+        """Add prompts of earlier sessions."""
         self.past[:0] = past
 
     def add(self, text: str) -> None:
-        """Remember a prompt that was sent; the next one begins anew."""
+        """Add a prompt that was sent; stepping starts anew."""
         if self.past[-1:] != [text]:
             self.past.append(text)
         self.back, self.changed = 0, {}
 
     def step(self, text: str, back: int) -> str | None:
-        """Leave `text`, go so many prompts back, and give the one there; None where there is none."""
+        """Leave `text`, go `back` prompts back, and return the text there; None if there is none."""
         target = self.back + back
         if not 0 <= target <= len(self.past):
             return None
@@ -35,7 +35,7 @@ class Recall:
         return self.changed.get(target, self.past[-target] if target else "")
 
     def suggest(self, text: str) -> str:
-        """Suggest how a text goes on: as the latest prompt of one line that begins with it."""
+        """The rest of the latest one-line prompt that begins with this text."""
         if len(text) < 2 or "\n" in text:
             return ""
         found = (past for past in reversed(self.past) if past.startswith(text) and past != text and "\n" not in past)

@@ -1,4 +1,4 @@
-"""Widget: every option of sampling, with what it makes of the next token."""
+"""Widget: all sampling options, with a preview of the next token."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class SamplingDrawer(Widget, can_focus=True):
-    """Sliders for the options of one conversation, in one widget; below them a preview of the next token."""
+    """Sliders for a conversation's options, and a preview of the next token."""
 
     DEFAULT_CSS = """
     SamplingDrawer {
@@ -69,21 +69,21 @@ class SamplingDrawer(Widget, can_focus=True):
 
     @dataclass
     class Changed(Message):
-        """Other options have been chosen."""
+        """The options have changed."""
 
         options: Mapping[str, Any]  # Any: what Options takes
         """The options that differ from the model's defaults, by name."""
 
     @dataclass
     class WhenFullChanged(Message):
-        """Something else is to happen when the context is full."""
+        """The setting for a full context has changed."""
 
         value: WhenFull
 
     def __init__(
         self, defaults: Options, chosen: Mapping[str, Any], *, when_full: WhenFull = "stop", look: Look | None = None
     ) -> None:
-        """`look` computes a preview; it is called in a thread, for one set of options after the other."""
+        """`look` computes a preview; it is called in a thread, one call at a time."""
         super().__init__()
         self.look = look
         self.previews = Previews(look, self, self.take_preview) if look else None
@@ -93,11 +93,11 @@ class SamplingDrawer(Widget, can_focus=True):
         self.failure = ""
         """Why there is no preview."""
         self.place, self.first = 0, 0
-        """The row that the keys move, and the first one that is shown."""
+        """The index of the current option, and of the first visible one."""
         self.typed: str | None = None
-        """A value in the making."""
+        """A value being typed."""
         self.away = False
-        """Whether the keys have gone elsewhere."""
+        """Whether the focus is elsewhere."""
         self.defaults, self.chosen, self.when_full = defaults, dict(chosen), when_full
 
     def on_mount(self) -> None:
@@ -112,13 +112,13 @@ class SamplingDrawer(Widget, can_focus=True):
         return FIELDS[self.place]
 
     def take(self, defaults: Options, chosen: Mapping[str, Any], when_full: WhenFull) -> None:
-        """Show another conversation's options, or another model's; nothing is posted."""
+        """Show another conversation's options, without posting a message."""
         self.defaults, self.chosen, self.when_full = defaults, dict(chosen), when_full
         self.typed, self.error, self.preview = None, "", None
         self.look_again()
 
     def look_again(self) -> None:
-        """Ask for a preview, because the options are others, or what was said is."""
+        """Request a new preview."""
         if self.previews:
             self.previews.ask(self.options)
         self.refresh()
@@ -131,7 +131,7 @@ class SamplingDrawer(Widget, can_focus=True):
     # Values
 
     def value(self, field: Field) -> Any:
-        """The value of an option: what is chosen, or else the default."""
+        """The chosen value of an option, or its default."""
         if field.kind == "answer":
             return self.options.constraint or ""
         return self.when_full if field.kind == "choice" else getattr(self.options, field.name)
@@ -142,18 +142,18 @@ class SamplingDrawer(Widget, can_focus=True):
         return self.when_full != "stop" if field.kind == "choice" else field.name in self.chosen
 
     def ask_for(self, answer: Mapping[str, Any]) -> None:
-        """Take what the whole answer must be, by the option that says so; nothing: any text."""
+        """Set the constraint of the answer; an empty one removes it."""
         self.chosen = {name: value for name, value in self.chosen.items() if name not in GRAMMARS} | dict(answer)
         self.error = ""
         self.post_message(self.Changed(dict(self.chosen)))
         self.refresh()
 
     def choose(self, field: Field, value: Any) -> bool:
-        """Take a value, if it can be one; say why not, otherwise."""
+        """Set a value; returns whether it is valid, showing why not."""
         self.error = ""
         self.refresh()
         if value is None and field.ladder and getattr(self.defaults, field.name) is not None:
-            value = field.ladder[-1]  # there always is a limit
+            value = field.ladder[-1]  # this model's options always have a limit
         if value == self.value(field):
             return True
         if field.kind == "choice":
@@ -196,12 +196,12 @@ class SamplingDrawer(Widget, can_focus=True):
             self.ask_for({})
             return
         self.choose(field, "stop" if field.kind == "choice" else getattr(self.defaults, field.name))
-        if field.name in self.chosen:  # another model's default, or set by its value
+        if field.name in self.chosen:  # chosen, but equal to the default
             del self.chosen[field.name]
             self.post_message(self.Changed(dict(self.chosen)))
 
     def action_edit(self) -> None:
-        """Type a number, write the lines of a list, or take the next choice."""
+        """Type a number, edit the lines of a list, or take the next choice."""
         field = self.field
         if field.kind == "choice":
             self.choose(field, WHEN_FULL[(WHEN_FULL.index(self.when_full) + 1) % len(WHEN_FULL)])
@@ -214,7 +214,7 @@ class SamplingDrawer(Widget, can_focus=True):
             self.refresh()
 
     def edit_answer(self) -> None:
-        """Write what the whole answer must be."""
+        """Edit the constraint of the answer."""
 
         def check(lines: str) -> Any:
             from chatapp.generation.decoding.grammar import check_grammar
@@ -244,7 +244,7 @@ class SamplingDrawer(Widget, can_focus=True):
     def write(
         self, title: str, hint: str, lines: str, check: Callable[[str], Any], take: Callable[[Any], object]
     ) -> None:
-        """Let lines be edited, and take what they mean unless they are left as they were."""
+        """Edit lines, and call `take` with their meaning unless the user cancels."""
         from chatapp.tui.sampling.lines_screen import LinesScreen
 
         def take_changed(value: Any) -> None:
@@ -254,7 +254,7 @@ class SamplingDrawer(Widget, can_focus=True):
         self.app.push_screen(LinesScreen(title, hint, lines, check), take_changed)
 
     async def _on_key(self, event: events.Key) -> None:
-        # All keys here, in their order: bindings run later than this, and what is typed would overtake them.
+        # All keys are handled here, to keep their order: bindings run later than `_on_key`.
         bound = self.screen.active_bindings.get(event.key)
         typing = self.typed is not None
         if event.character and event.character in "0123456789.-" and self.field.kind in ("number", "seed"):
@@ -276,7 +276,7 @@ class SamplingDrawer(Widget, can_focus=True):
         self.refresh()
 
     def finish_typing(self) -> bool:
-        """Take what was typed; False where it is refused, and then it can be mended."""
+        """Set the typed value; returns False if it is refused, and stays in typing."""
         if self.typed and not self.choose(self.field, self.field.parse(self.typed)):
             return False
         self.typed = None
@@ -288,7 +288,7 @@ class SamplingDrawer(Widget, can_focus=True):
         self.refresh()
 
     def on_focus(self) -> None:
-        """Its user is back, perhaps from writing something."""
+        """Update the preview: the text may have changed meanwhile."""
         if self.away:
             self.preview = None
             self.look_again()
@@ -321,13 +321,13 @@ class SamplingDrawer(Widget, can_focus=True):
         self.roll(event, -1)
 
     def roll(self, event: events.MouseEvent, rows: int) -> None:
-        """Walk by the wheel, as by the arrows."""
+        """Walk by the wheel, as by the arrow keys."""
         event.stop()
         if self.finish_typing():
             self.action_walk(rows)
 
     def slide(self, x: int) -> None:
-        """Take the value at a column of the slider, or at the end that a quick hand has gone beyond."""
+        """Set the value at a column of the slider, clamped to its ends."""
         last = measure_slider(self.size.width) - 1
         self.choose(self.field, self.field.at(min(max(x - LABEL, 0), last) / last))
 
@@ -335,12 +335,12 @@ class SamplingDrawer(Widget, can_focus=True):
 
     @property
     def rows(self) -> int:
-        """Rows there are for options, below the title and above what was refused."""
+        """Visible rows of options."""
         return min(len(FIELDS), max(1, self.size.height - 1 - len(self.refusal)))
 
     @property
     def refusal(self) -> list[str]:
-        """Why a value was refused, in lines."""
+        """The lines of `error`."""
         return textwrap.wrap(printable(self.error), max(1, self.size.width))
 
     def render(self) -> Content:

@@ -1,4 +1,4 @@
-"""The options as the drawer shows and changes them: labels, steps, words for what is off, and each as a line."""
+"""The options as the drawer shows and changes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chatapp.conversation import WhenFull
 
 LABEL, VALUE = 13, 8
-"""Columns of the label, with the cursor before it, and of the value."""
+"""Columns of the label, including the cursor, and of the value."""
 Kind = Literal["number", "seed", "lines", "choice", "answer"]
 
 
@@ -28,15 +28,15 @@ class Field:
     """One option in the drawer."""
 
     name: str
-    """In Options."""
+    """Its name in Options."""
     label: str
     kind: Kind = "number"
     ladder: tuple[float, ...] = ()
-    """The values that its slider stops at; none: it has no slider."""
+    """The slider's stops; empty: no slider."""
     fine: float = 0.01
-    """A smaller step; whole where the option is."""
+    """The small step; an int for an integer option."""
     off: Any = None  # Any: what Options takes
-    """The value for which there is a word."""
+    """The value shown as `word`."""
     word: str = "off"
 
     @property
@@ -58,19 +58,19 @@ class Field:
         return str(value)
 
     def parse(self, typed: str) -> Any:
-        """The value that was typed; what is no number stays a text, which Options refuses in its own words."""
+        """The typed value; text that is not a number is left for Options to refuse."""
         try:
             return int(typed) if self.whole else float(typed)
         except ValueError:
             return typed
 
     def move(self, value: Any, direction: int, *, fine: bool) -> Any:
-        """The next value to the left (-1) or right (1); the same at the end of the slider."""
+        """The next value to the left (-1) or right (1); unchanged at the end of the slider."""
         if self.kind == "seed":
             return move_seed(value, direction)
         if not self.ladder:
             return value
-        if value is None:  # no limit, beyond the right end
+        if value is None:  # no limit: beyond the right end
             return self.ladder[-1] if direction < 0 else None
         if fine:
             moved = round(value + direction * self.fine, 4)
@@ -84,7 +84,7 @@ class Field:
         return self.ladder[place - 1] if place else value
 
     def share(self, value: float | None) -> float:
-        """Where on the slider the value is, from 0 to 1."""
+        """The value's position on the slider, from 0 to 1."""
         if value is None or value >= self.ladder[-1]:
             return 1.0
         right = bisect_right(self.ladder, value)
@@ -94,42 +94,44 @@ class Field:
         return (right - 1 + (value - low) / (high - low)) / (len(self.ladder) - 1)
 
     def at(self, share: float) -> Any:
-        """The value at a place of the slider."""
+        """The value at a position of the slider, from 0 to 1."""
         if share >= 1 and self.off is None:
             return None
         return self.ladder[round(min(max(share, 0.0), 1.0) * (len(self.ladder) - 1))]
 
 
 def move_seed(value: int | None, direction: int) -> int | None:
-    """A seed to keep, the next one, or random again."""
+    """A seed changed by one; from random, a new fixed one; below zero, random (None)."""
     if value is None:
         return secrets.randbits(16) if direction > 0 else None
     return value + direction if value + direction >= 0 else None
 
 
 def escape(text: str) -> str:
-    r"""Write a stop text in one line: `\n` for a new line, `\t` for a tab."""
+    r"""A stop text on one line: `
+    ` for a line end, `\t` for a tab.
+    """
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
 
 
 def stop_to_lines(stop: tuple[str, ...]) -> str:
-    """Stop texts for an editor, one a line."""
+    """Stop texts as lines for an editor."""
     return "\n".join(map(escape, stop))
 
 
 def stop_from_lines(lines: str) -> tuple[str, ...]:
-    """The stop texts in an editor's lines; empty ones do not count."""
+    """Stop texts from an editor's lines, skipping empty ones."""
     plain = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
     return tuple(re.sub(r"\\[nt\\]", lambda found: plain[found[0]], line) for line in lines.split("\n") if line)
 
 
 def bias_to_lines(biases: Mapping[int, float]) -> str:
-    """Biases for an editor, `ID=BIAS` in each line."""
+    """Biases as lines for an editor: `ID=BIAS`."""
     return "\n".join(f"{token}={str(float(bias)).removesuffix('.0')}" for token, bias in biases.items())
 
 
 def bias_from_lines(lines: str) -> dict[int, float]:
-    """The biases in an editor's lines."""
+    """Biases from an editor's lines."""
     biases: dict[int, float] = {}
     for place, line in enumerate(lines.split("\n"), 1):
         if not line.strip():
@@ -154,11 +156,11 @@ ANSWERS = {
     "grammar": "grammar",
     "choice": "a choice",
 }
-"""What the whole answer must be, in a few letters, by the option that says so."""
+"""Short names of constraints, by option."""
 
 
 def answer_to_lines(options: Options) -> str:
-    """What the answer must be, for an editor: the option's name, and below it what it says."""
+    """The constraint for an editor: the option's name, and its value below."""
     name = options.constraint
     if name is None or name == "json_object":
         return name or ""
@@ -166,7 +168,7 @@ def answer_to_lines(options: Options) -> str:
 
 
 def answer_from_lines(lines: str) -> dict[str, Any]:  # Any: what Options takes
-    """The option that an editor's lines name, and its value; nothing, where the answer may be any text."""
+    """The constraint from an editor's lines: an option and its value; empty if any text is allowed."""
     first, _, rest = lines.strip().partition("\n")
     name = first.strip().rstrip(":").replace(" ", "_")
     if not name:
@@ -200,16 +202,16 @@ FIELDS = (
     Field("when_full", "when full", "choice"),
 )
 WHEN_FULL: tuple[WhenFull, ...] = ("stop", "slide", "summarise")
-"""The choices for a context that is full: the model stops, the oldest messages are left out, or summed up."""
+"""What to do when the context is full: stop, leave out the oldest messages, or summarise them."""
 
 
 def measure_slider(width: int) -> int:
-    """Measure the columns of the slider in a line of this width: there is room for a space and a mark."""
+    """The columns of a slider in a line of this width."""
     return max(2, width - LABEL - VALUE - 2)
 
 
 def draw_field(field: Field, value: Any, width: int, *, changed: bool, here: bool, typed: str | None) -> Content:
-    """Draw an option as a line: cursor, label, slider, value, a mark of change; `typed` takes the value's place."""
+    """A line for an option: cursor, label, slider, value, mark of change; `typed` replaces the value."""
     colour = "$text" if changed or here else "$muted"
     shown = Content(printable(field.show(value) if typed is None else f"{typed}▏"))
     track = Content()
@@ -229,7 +231,7 @@ def draw_field(field: Field, value: Any, width: int, *, changed: bool, here: boo
 
 
 def draw_slider(share: float, columns: int, *, changed: bool, here: bool) -> Content:
-    """Draw a slider at its place."""
+    """A slider with its knob at `share`."""
     left = round(share * (columns - 1))
     return Content.assemble(
         ("━" * left, "$accent" if changed else "$muted"),

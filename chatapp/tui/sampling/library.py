@@ -1,4 +1,4 @@
-"""Screens of what is kept under names: what was refused, what a second key deletes, and the question for a name."""
+"""Screens for named things (presets, system prompts): choosing, saving and deleting them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from chatapp.tui.widgets.windows import AskLine
 
 
 class Library(EndsOnce, ModalScreen[ScreenResultType]):
-    """A box over the page, in which things are chosen, saved and deleted by their names."""
+    """A window with a list of names, in which things are chosen, saved and deleted."""
 
     CSS_PATH = "screens.tcss"
     doomed = ""
-    """What a second `d` deletes, or a second enter replaces."""
+    """The name that a second `d` deletes, or a second enter replaces."""
 
     def compose_around(self, title: str, side: Widget, keys: str) -> ComposeResult:
-        """The names, and what stands beside them, between the title and the keys."""
+        """The list of names and a widget beside it, between title and keys."""
         with Vertical(id="box"):
             yield Static(title, id="title")
             with Horizontal(id="middle"):
@@ -35,11 +35,11 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
             yield Static(keys, id="keys")
 
     def fill(self, name: str) -> None:
-        """Read what is kept, and go to this one."""
+        """Read the names, and go to this one."""
         raise NotImplementedError
 
     def act(self, change: Callable[[], object], then: str) -> str:
-        """Change what is kept and show it; gives the reason where that fails."""
+        """Run a change and update the list; returns an error message, or an empty string."""
         try:
             change()
         except InputError as error:
@@ -48,14 +48,14 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
         return ""
 
     def delete(self, name: str, built_in: bool, delete: Callable[[], object]) -> None:
-        """Delete what has a name, when asked twice; what is built in says why not."""
+        """Delete a name when asked twice; a built-in one is refused."""
         if built_in or self.is_doomed(name):
             self.refuse(self.act(delete, ""))
         else:
             self.refuse(f"d once more deletes {name!r}")
 
     def ask_name(self, question: str, value: str, keep: Callable[[str], str]) -> None:
-        """Ask for a name, again as long as `keep` gives a reason why it cannot be that one."""
+        """Ask for a name until `keep` returns no error message."""
 
         def take(name: str | None) -> None:
             if name is None:
@@ -66,17 +66,17 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
         self.app.push_screen(AskLine(question, value), take)
 
     def refuse(self, reason: str) -> None:
-        """Say why something cannot be; nothing takes it back."""
+        """Show why something was refused; an empty reason clears it."""
         self.query_one("#refusal", Static).update(printable(reason))
 
     def is_doomed(self, name: str) -> bool:
-        """Whether a name was warned of before; it is from now on."""
+        """Whether this name was warned about before; from now on it was."""
         before, self.doomed = self.doomed, name
         return before == name
 
 
 def draw_name(name: str, built_in: bool, width: int) -> Content:
-    """A name in the list, and whether it is the user's own."""
+    """A name in the list, marked if it is the user's own."""
     kind = "" if built_in else "yours"
     return Content.assemble(
         " ", Content(printable(name)).truncate(width - len(kind), ellipsis=True, pad=True), (kind, "$muted")

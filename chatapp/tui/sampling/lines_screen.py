@@ -1,4 +1,4 @@
-"""Screen: a few lines of text to edit, which are checked before they are taken."""
+"""Screen: a few lines of text to edit, checked before they are accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chatapp.tui.widgets.textual_fixes import EndsOnce
 
 
 class LinesScreen(EndsOnce, ModalScreen[Any]):  # Any: what the lines mean; None where they are left as they were
-    """An editor over the page."""
+    """A small editor; dismisses with the meaning of the lines, or None."""
 
     CSS_PATH = "screens.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -27,7 +27,7 @@ class LinesScreen(EndsOnce, ModalScreen[Any]):  # Any: what the lines mean; None
     ]
 
     def __init__(self, title: str, hint: str, lines: str, check: Callable[[str], Any]) -> None:
-        """`check` gives what the lines mean, or raises an OptionError that says what is wrong."""
+        """`check` returns the meaning of the lines, or raises an OptionError."""
         super().__init__()
         self.heading, self.hint, self.lines, self.check = title, hint, lines, check
 
@@ -47,7 +47,7 @@ class LinesScreen(EndsOnce, ModalScreen[Any]):  # Any: what the lines mean; None
 
     @on(TextArea.Changed)
     def told(self) -> None:
-        """Say what is wrong as soon as it is."""
+        """Show what is wrong at once."""
         try:
             self.check(self.query_one(TextArea).text)
         except OptionError as error:
@@ -60,5 +60,5 @@ class LinesScreen(EndsOnce, ModalScreen[Any]):  # Any: what the lines mean; None
         try:
             value = self.check(self.query_one(TextArea).text)
         except OptionError:
-            return  # it is said already
+            return  # the error is already shown
         self.dismiss(value)

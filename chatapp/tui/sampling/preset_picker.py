@@ -1,4 +1,4 @@
-"""Screen: presets to choose from, with what each would change."""
+"""Screen: choose a preset, showing what each would change."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEYS = (
 
 
 class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options takes
-    """A list of names; ends with the options that differ from the model's defaults, or None."""
+    """A list of presets; dismisses with the options that differ from the model's defaults, or None."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (56, "-wide")]
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,7 +45,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
     ]
 
     def __init__(self, path: Path, defaults: Options, chosen: Mapping[str, Any], *, look: Look | None = None) -> None:
-        """`path` is the file of presets, `chosen` are the options now; `look` is as in the drawer."""
+        """`path` is the presets file, `chosen` the current options, `look` as in the drawer."""
         super().__init__()
         self.path, self.defaults, self.chosen = path, defaults, dict(chosen)
         self.previews = Previews(look, self, self.take_preview) if look else None
@@ -54,7 +54,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
 
     @classmethod
     def over(cls, front: Front) -> Opening:
-        """The presets for the conversation that is shown."""
+        """Choose a preset for the current conversation."""
 
         def take(options: Mapping[str, Any] | None) -> None:
             if options is not None:
@@ -70,7 +70,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         self.fill(None)
 
     def fill(self, name: str | None) -> None:
-        """Read the presets, and go to this one; None: to the one whose options are chosen now."""
+        """Read the presets and highlight one; None: the one that equals the current options."""
         self.refuse("")
         try:
             self.presets = presets.read(self.path)
@@ -90,7 +90,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         return list(self.presets.values())[self.query_one(OptionList).highlighted or 0]
 
     def result(self, preset: Preset) -> dict[str, Any]:
-        """The options that are chosen once it is applied."""
+        """The options after applying a preset."""
         options = preset.over(self.chosen)
         return {name: value for name, value in options.items() if value != getattr(self.defaults, name)}
 
@@ -109,7 +109,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         self.show()
 
     def show(self) -> None:
-        """Show what the preset under the cursor is for, what it changes, and what then comes next."""
+        """Show the use of the highlighted preset, what it changes, and a preview."""
         preset = self.highlighted
         before, after = replace(self.defaults, **self.chosen), replace(self.defaults, **self.result(preset))
         lines = [Content.styled(preset.about or "your own", "$muted"), Content()]
@@ -129,7 +129,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
     def on_resize(self) -> None:
         self.call_after_refresh(self.show)
 
-    # What can be done
+    # Actions
 
     @on(OptionList.OptionSelected)
     def action_apply(self) -> None:
@@ -140,7 +140,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         self.delete(preset.name, preset.built_in, lambda: presets.delete(self.path, preset.name))
 
     def action_name(self, purpose: Literal["save", "rename"]) -> None:
-        """Ask for a name: for the options that are chosen now, or for the preset under the cursor."""
+        """Save the current options under a name, or rename the highlighted preset."""
         preset, self.doomed = self.highlighted, ""
 
         def rename(new: str) -> str:

@@ -1,4 +1,4 @@
-"""Previews of the next token: computed beside the screen, the newest options next, and drawn as lines of bars."""
+"""Previews of the next token: computed in a thread, drawn as bars."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ NUMBERS = 13
 """Columns of its probabilities."""
 
 Look = Callable[["Options"], "Preview | None"]
-"""The preview of the next token with some options; None where there is nothing to preview. It may take its time."""
+"""Computes the preview of the next token under some options; None if there is nothing to preview. May be slow."""
 
 
 class Previews:
-    """Computes previews in a thread of its own, the newest options next."""
+    """Computes previews in a thread, one at a time; only the newest request waits."""
 
     def __init__(self, look: Look, owner: MessagePump, show: Callable[[Preview | None, str], object]) -> None:
-        """`show` is given a preview, or why there is none, in the owner's thread."""
+        """`show` gets a preview, or an error message, on the owner's thread."""
         self.look, self.owner, self.show = look, owner, show
         self.thread: Drain[Preview | None] | None = None
         self.next: Options | None = None
 
     def ask(self, options: Options) -> None:
-        """Compute this one as soon as the one before is done; whatever waited is forgotten."""
+        """Request a preview, replacing one that waits."""
         self.next = options
         if not self.thread:
             self.start()
@@ -50,7 +50,7 @@ class Previews:
         self.thread.start()
 
     def take(self, thread: Drain[Preview | None]) -> None:
-        """Show what was computed, or go on with what was asked meanwhile."""
+        """Show the result, or start the request that waits."""
         self.thread = None
         if self.next:
             self.start()
@@ -59,7 +59,7 @@ class Previews:
 
 
 def draw(preview: Preview, width: int, height: int) -> list[Content]:
-    """Draw as much of a preview as fits: what is kept, the candidates, how much of a choice it is."""
+    """A preview in this many columns and lines: tokens kept, candidates, effective choices."""
     kept = f"{preview.kept:,} of {preview.vocab_size:,} kept"
     head = Content.assemble(("next token", "$muted"), kept.rjust(width - len("next token")))
     shown = preview.candidates[: max(0, height - 2)]
@@ -70,7 +70,7 @@ def draw(preview: Preview, width: int, height: int) -> list[Content]:
 
 
 def draw_candidate(candidate: Candidate, top: float, width: int) -> Content:
-    """Draw one candidate: its text, a bar with the part that was lost or won, both probabilities."""
+    """A candidate: its text, a bar with what it lost or gained, and both probabilities."""
     name = Content(printable(candidate.text).translate(SPACES)).truncate(TEXT, ellipsis=True, pad=True)
     room = max(1, width - TEXT - NUMBERS - 1)
     before, blocks = round(candidate.before / top * room), bar(candidate.after / top, room)
@@ -89,12 +89,12 @@ def draw_candidate(candidate: Candidate, top: float, width: int) -> Content:
 
 
 def format_percent(share: float) -> str:
-    """Format a probability in at most four letters: per cent."""
+    """A probability as a percentage in at most four characters."""
     if not share:
         return "–"
     return f"{share * 100:.0f}" if share > 0.0995 else f"{share * 100:.1f}" if share >= 0.0005 else "<.1"
 
 
 def format_amount(choices: float) -> str:
-    """Format a number of tokens, to two or three digits."""
+    """A number of tokens in two or three digits."""
     return f"{choices:.1f}" if choices < 9.95 else f"{choices:,.0f}"

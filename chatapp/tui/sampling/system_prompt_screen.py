@@ -1,4 +1,4 @@
-"""Screen: the library of system prompts, and the one of this conversation to write."""
+"""Screen: the conversation's system prompt, and the library of saved ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTHING = "Without a system prompt the model answers as it was trained to."
 
 
 class SystemPromptScreen(Library[str | None]):
-    """Names on the left, the text on the right; ends with the text to use (empty: none), or None."""
+    """Names on the left, the text on the right; dismisses with the text to use (empty: none), or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+j", "use", "Use", key_display="^J", id="system.use"),
@@ -36,14 +36,14 @@ class SystemPromptScreen(Library[str | None]):
     ]
 
     def __init__(self, folder: Path, current: str = "") -> None:
-        """`folder` holds the user's prompts; `current` is the text that the conversation has now."""
+        """`folder` holds the user's prompts; `current` is the conversation's system prompt."""
         super().__init__()
         self.folder, self.current = folder, current
         self.entries: list[Entry] = []
 
     @classmethod
     def over(cls, front: Front) -> Opening:
-        """The system prompt of the conversation that is shown."""
+        """Edit the system prompt of the current conversation."""
 
         def take(text: str | None) -> None:
             if text is not None:
@@ -63,7 +63,7 @@ class SystemPromptScreen(Library[str | None]):
     # The library
 
     def name_of(self, text: str) -> str:
-        """The name of this text in the library; empty if it does not have it."""
+        """The name of this text in the library; empty if it is not there."""
         return next((entry.name for entry in self.known() if self.read(entry.name) == text.strip()), "")
 
     def known(self) -> list[Entry]:
@@ -74,7 +74,7 @@ class SystemPromptScreen(Library[str | None]):
             return [Entry(name, True) for name in system_prompts.BUILT_IN]
 
     def read(self, name: str) -> str | None:
-        """The text of this name; None where it cannot be read, which is told."""
+        """The prompt of this name; None, after showing the error, if it cannot be read."""
         try:
             return system_prompts.read(self.folder, name) if name else ""
         except SystemPromptError as error:
@@ -82,7 +82,7 @@ class SystemPromptScreen(Library[str | None]):
             return None
 
     def fill(self, name: str) -> None:
-        """List the names, and go to this one; to "none" where there is no text either."""
+        """List the names and highlight one; "none" if there is no text."""
         self.entries = [Entry("", True), *self.known()]
         names = self.query_one(OptionList)
         with self.prevent(OptionList.OptionHighlighted):
@@ -103,7 +103,7 @@ class SystemPromptScreen(Library[str | None]):
 
     @on(OptionList.OptionHighlighted)
     def show_text(self) -> None:
-        """Show the prompt under the cursor; ctrl+z in the text brings back what was there."""
+        """Show the highlighted prompt; ctrl+z restores the text before."""
         self.doomed = ""
         self.refuse("")
         text = self.read(self.highlighted)
@@ -112,19 +112,19 @@ class SystemPromptScreen(Library[str | None]):
             area.replace(text, (0, 0), area.document.end, maintain_selection_offset=False)
             area.move_cursor((0, 0))
 
-    # What can be done
+    # Actions
 
     @on(OptionList.OptionSelected)
     def action_use(self) -> None:
         self.dismiss(self.text.strip())
 
     def action_keep(self) -> None:
-        """Ask for the name to save the text under."""
+        """Save the text under a name."""
         self.refuse("")
         self.ask_name("A name for this prompt", self.highlighted, self.save)
 
     def save(self, name: str) -> str:
-        """Save the text under a name; gives the reason where that cannot be."""
+        """Save the text under a name; returns an error message, or an empty string."""
         known = any(one.name == name and (one.built_in or name != self.highlighted) for one in self.entries[1:])
         if known and not self.is_doomed(name):
             return f"there is a prompt {name!r}: enter once more replaces it"

@@ -1,4 +1,4 @@
-"""Widget: a text that knows and shows who wrote each of its characters, through edits and undo."""
+"""Widget: a text that knows the author of each character, through edits and undo."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from chatapp.history import Role
 
 LONGEST = 1000
-"""Characters of a line that may decide about the colours of its rows."""
+"""Characters of a line that are considered for syntax colours."""
 KINDS = ("comment", "string", "keyword", "number", "decorator")
 
 
@@ -37,44 +37,44 @@ class Continuation(Edit):
     """An insertion by the model."""
 
     number: int = 0
-    """Which continuation it belongs to: they are undone whole."""
+    """The continuation it belongs to; continuations are undone as a whole."""
 
 
 class AuthoredText(VimArea):
-    """What its user and the model wrote, told apart; in the colours of code where it looks like Python."""
+    """A text by user and model, told apart by colour; with syntax colours if it looks like Python."""
 
     COMPONENT_CLASSES = {"authored--model", "authored--mark", *(f"authored--{kind}" for kind in KINDS)}
 
     class Restored(Event):
-        """Undo or redo has brought back a text."""
+        """Undo or redo has restored a text."""
 
     authors: list[str]
-    """For each line of the text, with its end, a line of `u` (user) and `m` (model)."""
+    """For each line with its end, a string of `u` (user) and `m` (model)."""
     past: dict[int, list[str]]
     """The authors at each depth of the undo history."""
     growing = False
     """Whether the model is writing."""
     number = 0
-    """Of the last continuation."""
+    """The number of the last continuation."""
     head: Location = (0, 0)
-    """Where the model writes, or wrote last."""
+    """Where the model is writing, or wrote last."""
     mark = ""
-    """How that ended, shown behind it."""
+    """Shown after the model's text: how it ended."""
     painted: LRUCache[tuple[str, str, int, str, str], Strip]
-    """Rows by what they depend on: text, authors, width, and for the colours of code the line, and where it begins."""
+    """Painted rows by text, authors, width and, with syntax colours, the line and the quotes open before it."""
     patched = False
-    """Whether what changes now will be painted later."""
+    """Whether changes are painted later, in one go."""
     held = False
-    """Whether the view stays where its user scrolled to, while the model writes below."""
+    """Whether the view stays where the user scrolled to, while the model writes below."""
     left_at = 0.0
-    """Where the view was after the model's last words: higher up now means that its user scrolled."""
+    """The scroll position after the model's last text; a smaller one now means the user scrolled up."""
 
     def __init__(self, placeholder: str) -> None:
         self.painted = LRUCache(1024)
         self.fences: list[str] = [""]
-        """The quotes inside of which each line begins, as far as that is known."""
+        """The quotes that are open at the beginning of each line, as far as known."""
         self.is_code: bool | None = None
-        """Whether the text looks like Python, where somebody has looked."""
+        """Whether the text looks like Python; None if not checked yet."""
         super().__init__(
             tab_behavior="indent", highlight_cursor_line=False, placeholder=placeholder, max_checkpoints=1_000_000
         )
@@ -82,13 +82,13 @@ class AuthoredText(VimArea):
         self.cursor_blink = self.match_cursor_bracket = False
 
     def load(self, parts: Sequence[tuple[Role, str]]) -> None:
-        """Show a text of several parts, each with who wrote it."""
+        """Show a text in parts by author."""
         self.load_text("".join(printable(text) for _, text in parts))
         self.credit(parts)
         self.move_cursor(self.document.end)
 
     def change(self, parts: Sequence[tuple[Role, str]], after: str = "", mark: str = "") -> None:
-        """Show another text, with the cursor before what comes `after`; undo brings this one back."""
+        """Show another text, with the cursor before `after`; undo restores the old one."""
         parts = [(role, printable(text)) for role, text in (*parts, ("user", after))]
         before, now = self.text, "".join(text for _, text in parts)
         if before != now:
@@ -96,10 +96,10 @@ class AuthoredText(VimArea):
             start = self.location(shared)
             self.number += 1
             stood = self.selection
-            self.selection = Selection()  # while the text shrinks, TextArea looks for the cursor where it was
+            self.selection = Selection()  # TextArea would look up the old cursor in the shorter text
             edit = Continuation(now[shared:], start, self.document.end, False, number=self.number)
             self.edit(edit)
-            edit._original_selection = stood  # where undo puts it
+            edit._original_selection = stood  # restored by undo
         self.credit(parts)
         self.head = self.location(len(now) - len(printable(after)))
         self.move_cursor(self.head)
@@ -107,18 +107,18 @@ class AuthoredText(VimArea):
 
     @property
     def place(self) -> int:
-        """How many characters are before the cursor."""
+        """The number of characters before the cursor."""
         return len(self.get_text_range(self.document.start, self.cursor_location))
 
     def location(self, place: int) -> Location:
-        """Where the text of so many characters ends."""
+        """The location after this many characters."""
         before = self.text[:place]
         return before.count("\n"), len(before) - before.rfind("\n") - 1
 
-    # Who wrote what
+    # Authors
 
     def parts(self, end: int | None = None) -> list[tuple[Role, str]]:
-        """The text up to a character, in parts by who wrote them."""
+        """The text up to a character, in parts by author."""
         found: list[tuple[Role, str]] = []
         text, start = self.text[:end], 0
         for author, run in groupby("".join(self.authors)[:end]):
@@ -128,7 +128,7 @@ class AuthoredText(VimArea):
         return found
 
     def credit(self, parts: Sequence[tuple[Role, str]]) -> None:
-        """Say who wrote which part of the text that there is."""
+        """Set the authors of the text."""
         every = "".join(("m" if role == "assistant" else "u") * len(printable(text)) for role, text in parts)
         start = 0
         for row, length in enumerate(self.lengths()):
@@ -138,7 +138,7 @@ class AuthoredText(VimArea):
         self.refresh()
 
     def lengths(self) -> list[int]:
-        """Of the lines, each with its end."""
+        """The length of each line with its end."""
         lines = self.document.lines
         return [len(line) + 1 for line in lines[:-1]] + [len(lines[-1])]
 
@@ -151,7 +151,7 @@ class AuthoredText(VimArea):
         end_row, end_column = result.end_location
         rows = [author * (len(self.document.get_line(row)) + 1) for row in range(top, end_row)] + [author * end_column]
         rows[0] = authors[top][:left] + rows[0][left:]
-        rows[-1] += "".join(authors[bottom : bottom + 1])[right:]  # below the last line, where that is deleted
+        rows[-1] += "".join(authors[bottom : bottom + 1])[right:]  # a slice: the last line may have been deleted
         self.authors[top : bottom + 1] = rows
         if len(self.history.undo_stack) > depth:
             self.past[depth] = authors
@@ -175,7 +175,7 @@ class AuthoredText(VimArea):
             self.travel(super().redo, lambda: self.history.redo_stack)
 
     def travel(self, step: Callable[[], None], stack: Callable[[], list[list[Edit]]]) -> None:
-        """Take a step through the history, or all those of a continuation."""
+        """Undo or redo one step, or a whole continuation."""
         number = self.top_number(stack())
         self.restore(step)
         while number and self.top_number(stack()) == number:
@@ -183,7 +183,7 @@ class AuthoredText(VimArea):
         self.post_message(self.Restored())
 
     def restore(self, step: Callable[[], None]) -> None:
-        """Walk one step through the history, authors included."""
+        """Undo or redo one step, authors included."""
         self.past[len(self.history.undo_stack)] = self.authors
         step()
         self.authors = list(self.past[len(self.history.undo_stack)])
@@ -191,23 +191,23 @@ class AuthoredText(VimArea):
 
     @staticmethod
     def top_number(history: list[list[Edit]]) -> int:
-        """The continuation on top of a history; 0 if its user's words are."""
+        """The continuation on top of a history; 0 if it is the user's edit."""
         top = history[-1][0] if history else None
         return top.number if isinstance(top, Continuation) else 0
 
-    # The model writes
+    # Text by the model
 
     def add(self, text: str) -> None:
-        """Add text by the model."""
+        """Append text by the model."""
         follows = self.selection == Selection.cursor(self.head)
         held = self.scroll_y < self.left_at
         before = (self.scroll_y, self.show_vertical_scrollbar)
         first = self.wrapped_document.location_to_offset(self.head).y
-        # To paint and arrange the whole page again is what costs the time.
+        # Avoid repainting and laying out the whole page, which is what costs time.
         self.patched, self.held = True, held
         self.head = self.edit(Continuation(text, self.head, self.head, not follows, number=self.number)).end_location
         if not held:
-            self.scroll_cursor_visible()  # once more: now the height of the text is known
+            self.scroll_cursor_visible()  # again, since the height of the text is known only now
             self.left_at = self.scroll_y
         self.patched = self.held = False
         self.vertical_scrollbar.window_virtual_size = self.virtual_size.height
@@ -216,10 +216,10 @@ class AuthoredText(VimArea):
         else:
             self.refresh(layout=self.show_vertical_scrollbar != before[1])
 
-    # How it looks
+    # Painting
 
     @property
-    def wrapped_document(self) -> Wrapped:  # TextArea makes one of its own kind
+    def wrapped_document(self) -> Wrapped:  # replaces the one that TextArea creates
         return self.wrapped
 
     @wrapped_document.setter
@@ -240,7 +240,7 @@ class AuthoredText(VimArea):
         return line
 
     def coloured(self) -> bool:
-        """Whether the text is shown in the colours of code: where it looks like Python."""
+        """Whether syntax colours are used, because the text looks like Python."""
         if self.is_code is None and self.text:
             from chatapp.tui.widgets.python_syntax import looks_like_python
 
@@ -248,7 +248,7 @@ class AuthoredText(VimArea):
         return bool(self.is_code)
 
     def fence_before(self, row: int) -> str:
-        """The quotes inside of which a line begins: lines are read once, and again from where they change."""
+        """The quotes open at the beginning of a line; computed once, and again after changes."""
         from chatapp.tui.widgets.python_syntax import fence_after
 
         while len(self.fences) <= row:
@@ -256,7 +256,7 @@ class AuthoredText(VimArea):
         return self.fences[row]
 
     def forget_colours(self, row: int, *, keep: bool = False) -> None:
-        """Lines after this one may begin elsewhere; that it is code stays so where one only adds to it."""
+        """Forget the state after a line; `keep` whether it is code, if text was only added to it."""
         del self.fences[row + 1 :]
         if not keep:
             self.is_code = None
@@ -270,7 +270,7 @@ class AuthoredText(VimArea):
         end = offsets[place] if (place := bisect_right(offsets, start)) < len(offsets) else None
         if self.singled_out(line, start, end):
             return super().render_line(y)
-        # TextArea forgets its rows with every change; most of them only move while the model writes.
+        # TextArea drops its cached rows at every change, though most only move while the model writes.
         code = (self.document[line][:LONGEST], self.fence_before(line)) if self.coloured() else ("", "")
         key = (self.document[line][start:end], self.authors[line][start:end], self.size.width, *code)
         if key not in self.painted:
@@ -278,7 +278,7 @@ class AuthoredText(VimArea):
         return self.painted[key]
 
     def singled_out(self, line: int, start: int, end: int | None) -> bool:
-        """Whether a row shows more than its text: the cursor, a selection, the mark, or tabs, which vary in width."""
+        """Whether a row cannot be cached: it has the cursor, a selection, the mark, or tabs of varying width."""
         row, column = self.cursor_location
         if self.selection.is_empty:
             touched = line == row and start <= column and (end is None or column <= end)
@@ -298,14 +298,14 @@ class AuthoredText(VimArea):
             return self
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
-    def _on_resize(self) -> None:  # TextArea's, which wraps the text anew, runs after it
-        if self.scroll_y < self.left_at:  # its user reads elsewhere, and stays there
+    def _on_resize(self) -> None:  # runs before TextArea's, which wraps the text again
+        if self.scroll_y < self.left_at:  # the user scrolled up: stay there
             self.left_at = min(self.left_at, self.max_scroll_y)
         else:
             self.left_at = 0.0
             self.call_after_refresh(self.follow_end)
 
     def follow_end(self) -> None:
-        """Show the cursor; who scrolls up from there reads elsewhere."""
+        """Scroll to the cursor and follow it."""
         self.scroll_cursor_visible()
         self.left_at = self.scroll_y

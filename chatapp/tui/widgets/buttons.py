@@ -1,4 +1,4 @@
-"""Widget: texts that stand for keys; a click on one presses it."""
+"""Widget: texts that act as keys when clicked."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from textual.widgets import Static
 
 
 def as_button(key: str, label: str, look: str) -> Content:
-    """A text that stands for a key, in `Buttons`."""
+    """A text that presses a key when clicked, for `Buttons`."""
     return Content.styled(label, look).stylize(Style.from_meta({"key": key}))
 
 
 class Buttons(Static):
-    """Texts that stand for keys, made by `as_button`."""
+    """Clickable keys, made by `as_button`."""
 
     def on_click(self, event: events.Click) -> None:
         if key := event.style.meta.get("key"):

@@ -1,4 +1,4 @@
-"""The colours of code, legible in every theme."""
+"""Syntax colours that are legible in every theme."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from textual.highlight import HighlightTheme
 
 
 class CodeColours(HighlightTheme):
-    """Textual's colours of code, by the roles of the theme.
+    """Textual's syntax colours in terms of our themes.
 
-    Its comments are too pale on light paper; and for the colours of a terminal it has others of its own,
-    with the terminal's default as ink, which may be the very colour of the theme's paper.
+    Textual's comments are too pale on light backgrounds; and with the terminal's own colours it uses the default
+    foreground, which may equal the theme's background.
     """
 
     STYLES = HighlightTheme.STYLES | {

@@ -1,4 +1,4 @@
-"""Widget: Markdown by a model."""
+"""Widget: Markdown written by a model."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from textual.widgets._markdown import MarkdownBlock, MarkdownFence, MarkdownTabl
 from chatapp.tui.widgets.code_colours import CodeColours
 
 NARROWEST = 5
-"""Cells of a column: below its padding, a row would be wider than the screen."""
+"""Minimum cells of a table column; below its padding, a row would be wider than the screen."""
 
 FAR = 1
-"""Heights of the window above it from which on a text that grows is not laid out."""
+"""Screen heights above the window beyond which growing text is not laid out."""
 
 
 class Table(MarkdownTable):
-    """A table that can be scrolled sideways where its columns would be too narrow to read."""
+    """A table that scrolls sideways if its columns would be too narrow to read."""
 
     DEFAULT_CSS = "Table { overflow-x: auto; scrollbar-size-horizontal: 1; }"
 
@@ -34,7 +34,7 @@ class Table(MarkdownTable):
 
 
 class Fence(MarkdownFence):
-    """A block of code in the theme's colours, the terminal's own too."""
+    """A code block in the theme's colours."""
 
     @classmethod
     def highlight(cls, code: str, language: str, ansi: bool = False, dark: bool = False) -> Content:
@@ -42,15 +42,15 @@ class Fence(MarkdownFence):
 
 
 class Formatted(Markdown):
-    """Markdown whose tables fit, and of which what lies far above the window is not laid out while it grows."""
+    """Markdown whose tables fit; while it grows, blocks far above the window are not laid out."""
 
     growing = False
-    """Whether more is to come."""
+    """Whether more text is to come."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # Any: as Markdown has them
         super().__init__(*arguments, **named)
         self.above = Static()
-        """Takes the place of the blocks that are not laid out."""
+        """Stands in for the blocks that are not laid out."""
         self.columns = 0
 
     def get_block_class(self, block_name: str) -> type[MarkdownBlock]:
@@ -58,13 +58,13 @@ class Formatted(Markdown):
         return ours.get(block_name) or super().get_block_class(block_name)
 
     def update(self, markdown: str) -> AwaitComplete:
-        """Show another text, the whole of it."""
+        """Replace the whole text."""
         self.growing = False
         self.lay_out_all()
         return super().update(markdown)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Leave out what has gone far enough as it has grown; where lines are wrapped anew, take all in."""
+        """Exclude far blocks when it has grown; include all when the width has changed."""
         if event.size.width != self.columns:
             self.columns = event.size.width
             self.lay_out_all()
@@ -72,7 +72,7 @@ class Formatted(Markdown):
             self.leave_out(FAR * self.app.size.height)
 
     def leave_out(self, distance: int) -> None:
-        """Leave out of the layout what lies so many rows above the window, once that is worth it."""
+        """Exclude blocks this many rows above the window from the layout, if that is worth it."""
         blocks = [block for block in self.children if isinstance(block, MarkdownBlock) and block.display]
         limit = -distance - self.region.y
         far = [block for block in blocks[:-2] if block.virtual_region.bottom < limit]
@@ -88,7 +88,7 @@ class Formatted(Markdown):
             self.above.display = True
 
     def lay_out_all(self) -> None:
-        """Lay all out again: somebody looks there, or all lines are wrapped anew."""
+        """Include all blocks again."""
         if self.above.display and self.above.is_attached:
             with self.app.batch_update():
                 self.above.display = False

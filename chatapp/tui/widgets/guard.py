@@ -1,4 +1,4 @@
-"""The last look at each row before it reaches the terminal: whatever widget made it, it is text, and no wider."""
+"""The last check of each row before it reaches the terminal: it is printable text of the right width."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ JOINER: Final = "\u200d"
 JOINED: Final = re.compile(
     "[\u0600-\u109f\u1700-\u1cff\u2190-\u2bff\U00011000-\U00011fff\U0001f000-\U0001faff].*", re.DOTALL
 )
-"""Characters joined to the one before, of scripts and emoji: no wider in theory, but terminals draw them."""
+"""Characters that may be joined to the previous one, in scripts and emoji; anything else would widen the row."""
 LONGEST_CHAIN: Final = 3
-"""Times that something is joined: enough for the largest families among emoji."""
+"""Maximum joins: enough for the largest family emoji."""
 HIDING: Final = "\N{REPLACEMENT CHARACTER}"
 _LEADING: Final = re.compile(f"(?:{JOINER}.?)+", re.DOTALL)
 
 
 def guard_text(text: str) -> str:
-    """Guard a part of a row: it stays as wide, but without what `printable` shows in other ways."""
+    """A part of a row without unprintable characters, at the same width."""
     if text.isprintable() and not FLOOD.search(text):
         return text
     if found := _LEADING.match(text):
@@ -36,18 +36,18 @@ def guard_text(text: str) -> str:
 
 @lru_cache(4096)
 def cluster(text: str, width: int) -> str:
-    """Guard what readers see as one character, which stays as wide as it was."""
+    """One grapheme made safe, at the same width."""
     first, *joined = text.rstrip(JOINER).split(JOINER)
     if any(part[:1].isalnum() and not JOINED.match(part) for part in joined):
         return HIDING * width
     text = JOINER.join([first, *filter(JOINED.match, joined[:LONGEST_CHAIN])])
     kept = "".join(letter for letter in text if printable(letter) == letter and letter not in "\n\t")
-    kept = printable(kept[: 1 + LONGEST_RUN]).rstrip(JOINER)  # which would hide what follows
+    kept = printable(kept[: 1 + LONGEST_RUN]).rstrip(JOINER)  # a final joiner would hide what follows
     return kept if cell_len(kept) == width else HIDING * width
 
 
 class Guard(LineFilter):
-    """Takes out what a terminal would obey; texts of others are made printable before, so that nothing is hidden."""
+    """Removes what a terminal would interpret; foreign text was made printable before, so nothing is lost."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(text.isascii() and text.isprintable() for text, _, _ in segments):

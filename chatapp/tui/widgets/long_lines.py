@@ -1,4 +1,4 @@
-"""Lines of a megabyte in an editor: what TextArea does with a whole line is done with the rows in question."""
+"""Fast handling of megabyte-long lines in a TextArea: works on rows where TextArea works on whole lines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from textual.document._wrapped_document import WrappedDocument
 
 
 class Line(Text):
-    """A line that is cut into rows, of which only those that are looked at are made."""
+    """A line that is divided into rows lazily."""
 
     def divide(self, offsets: Iterable[int]) -> Lines:
         return Rows(self, [0, *offsets, len(self)])
 
 
 class Rows(Lines):
-    """The rows of a line."""
+    """The rows of a line, created on access."""
 
     def __init__(self, line: Text, ends: Sequence[int]) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Rows(Lines):
     def __len__(self) -> int:
         return len(self.ends) - 1
 
-    def __getitem__(self, place: int) -> Text:  # type: ignore[override]  # nobody takes a slice of rows
+    def __getitem__(self, place: int) -> Text:  # type: ignore[override]  # slices are never taken
         start, end = self.ends[place], self.ends[place + 1]
         spans = [
             Span(max(0, span.start - start), min(end, span.end) - start, span.style)
@@ -42,7 +42,7 @@ class Rows(Lines):
 
 
 class Wrapped(WrappedDocument):
-    """Where lines are wrapped; a change in one line wraps it anew from the row before the change."""
+    """A wrapped document in which a change within a line rewraps it only from the row before the change."""
 
     def get_sections(self, line_index: int) -> list[str]:
         line = self.document[line_index]
@@ -51,7 +51,7 @@ class Wrapped(WrappedDocument):
     def wrap_range(self, start: Location, old_end: Location, new_end: Location) -> None:
         row, line = start[0], self.document[start[0]]
         before = self._wrap_offsets[row]
-        # Where there are tabs, the width of a row depends on what stands before it.
+        # With tabs, the width of a row depends on the text before it.
         if not before or not row == old_end[0] == new_end[0] or self._tab_width_cache[row] != [0] or "\t" in line:
             return super().wrap_range(start, old_end, new_end)
         kept = max(0, bisect_right(before, min(start[1], old_end[1])) - 1)

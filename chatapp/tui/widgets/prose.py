@@ -1,4 +1,4 @@
-"""Widget: Markdown that changes no more: prose no wider than people like to read, code in the theme's colours."""
+"""Widget: finished Markdown, with prose of readable width and code in the theme's colours."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from textual.app import App
 
 WIDEST = 100
-"""Columns of prose; code and tables are as wide as there is room."""
+"""Maximum columns of prose; code and tables use all the width."""
 EDGES = " •▌┃"
-"""Stand beside a text in its row: bullets, and the edges of quotations and headings."""
+"""Characters before a text in its row: bullets, and the edges of quotations and headings."""
 EDGE = 4
 """Columns that may be empty at the end of a full row."""
 NUMBER = re.compile(r"^\d+ ")
-"""Stands before a point of a list."""
+"""The number before a list item."""
 
 
 def narrow(kind: type[MarkdownElement]) -> type[MarkdownElement]:
-    """A kind of element within the width of prose."""
+    """A Markdown element limited to the width of prose."""
 
     class Narrow(kind):  # type: ignore[misc, valid-type]  # any of Rich's
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -48,7 +48,7 @@ def narrow(kind: type[MarkdownElement]) -> type[MarkdownElement]:
 
 
 class Prose(Markdown):
-    """Markdown whose prose is no wider than WIDEST."""
+    """Markdown whose prose is at most WIDEST columns wide."""
 
     elements = Markdown.elements | {
         "paragraph_open": narrow(Paragraph),
@@ -60,13 +60,13 @@ class Prose(Markdown):
 
 
 class CodeTheme(SyntaxTheme):
-    """The colours that code has in widgets, in the theme of the moment."""
+    """Syntax colours for Rich, in the current theme."""
 
     def __init__(self, app: App[None]) -> None:
         self.app = app
 
     def get_style_for_token(self, token_type: TokenType) -> Style:
-        kinds = (token_type[:length] for length in range(len(token_type), 0, -1))  # itself, and what it is a kind of
+        kinds = (token_type[:length] for length in range(len(token_type), 0, -1))  # itself, then its parent types
         look = next((CodeColours.STYLES[kind] for kind in kinds if kind in CodeColours.STYLES), "")
         return self.style(look or "$text")
 
@@ -74,7 +74,7 @@ class CodeTheme(SyntaxTheme):
         return self.style("$text")
 
     def words(self) -> Theme:
-        """The looks of prose, for which Rich has colours of its own: about those of an answer that is new."""
+        """A Rich theme for prose that resembles Textual's Markdown widget."""
         named = self.app.theme_variables
         looks = {f"h{n}": f"{named[f'markdown-h{n}-text-style']} {named[f'markdown-h{n}-color']}" for n in range(1, 7)}
         looks |= {"item.number": "$accent", "block_quote": "$text-muted"}
@@ -83,13 +83,13 @@ class CodeTheme(SyntaxTheme):
         return Theme(styles | {"markdown.code": self.style("bold $accent")})
 
     def style(self, look: str, paper: str = "$surface") -> Style:
-        """A look on this paper, in Rich's terms."""
+        """A style on this background, as a Rich style."""
         under = Look.parse(f"on {paper}", self.app.theme_variables)
         return (under + Look.parse(look, self.app.theme_variables)).rich_style
 
 
 class Coloured:
-    """A whole answer as one renderable, with its code in the theme's colours."""
+    """An answer as one renderable, with code in the theme's colours."""
 
     def __init__(self, text: str, app: App[None]) -> None:
         self.app, self.theme = app, CodeTheme(app)
@@ -97,11 +97,11 @@ class Coloured:
         self.made.parsed = shared_parser().parse(tame(text))
         self.segments: list[Segment] = []
         self.made_for = (0, "")
-        """The width and the theme for which the segments are; a selection that is dragged paints them many times."""
+        """Width and theme of the cached segments; dragging a selection paints them many times."""
 
     @cached_property
     def lines(self) -> Sequence[str]:
-        """The lines of its prose and code before any is wrapped."""
+        """Its lines of prose and code before wrapping."""
         found = list[str]()
         for token in self.made.parsed:
             if token.type == "inline":
@@ -118,7 +118,7 @@ class Coloured:
 
 
 class Settled(Static):
-    """A whole answer as one widget, of which a part can be selected: Textual selects nothing of what Rich renders."""
+    """An answer in one widget whose text can be selected, which Textual does not support for Rich renderables."""
 
     def render_line(self, y: int) -> Strip:
         line = super().render_line(y)
@@ -132,12 +132,12 @@ class Settled(Static):
         return line.apply_offsets(0, y)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
-        """The text that is selected, in its own lines and not those of the screen."""
+        """The selected text, with its own lines instead of the wrapped ones."""
         lines = list[str]()
         for y in range(self.size.height):
             if part := chosen(selection, y):
                 line = super().render_line(y)
-                padded = not part.start and [one.text for one in line][:1] == [" "]  # as code and tables are
+                padded = not part.start and [one.text for one in line][:1] == [" "]  # code and tables are padded
                 text = line.text[part][padded:].rstrip()
                 if lines and (between := self.wrapped_at(y)) is not None:
                     lines[-1] += between + text.lstrip(EDGES)
@@ -146,12 +146,14 @@ class Settled(Static):
         return "\n".join(lines), "\n"
 
     def wrapped_at(self, y: int) -> str | None:
-        """What is between a row and the one above, where that was merely too long to be shown; None at a new line."""
+        """What a line wrap between this row and the one above replaced; None if there was a line end."""
         above, row = (super(Settled, self).render_line(place).text.rstrip() for place in (y - 1, y))
         full = min(WIDEST, self.size.width) - EDGE
         above, row, taken = NUMBER.sub("", above.strip(EDGES)), row.strip(EDGES), cell_len(above)
         assert isinstance(self.content, Coloured)
-        if above and row and taken + cell_len(row.partition(" ")[0]) >= full:  # else there was room for its first word
+        if (
+            above and row and taken + cell_len(row.partition(" ")[0]) >= full
+        ):  # otherwise its first word would fit above
             for between in (" ", ""):
                 if any(above + between + row in line for line in self.content.lines):
                     return between
@@ -159,6 +161,6 @@ class Settled(Static):
 
 
 def chosen(selection: Selection, y: int) -> slice | None:
-    """The characters of a line that are selected."""
+    """The selected characters of a line, or None."""
     span = selection.get_span(y)
     return slice(span[0], None if span[1] < 0 else span[1]) if span else None

@@ -1,4 +1,4 @@
-"""The syntax of Python, line by line: as much of it as colours need, and cheap enough for each token."""
+"""Python's syntax line by line, as far as colours need it, and cheap enough to run for each token."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 LONGEST = 1000
-"""Characters from which a line is data, not code, and is left as it is."""
+"""Characters from which a line is data rather than code, and is not coloured."""
 FENCES = ('"""', "'''")
 CODE = re.compile(
     r"\s*(?:(?:async )?def \w+\(|class \w+[(:]|from [\w.]+ import |import [\w.]+(?: as \w+)?\s*$|@\w[\w.]*"
@@ -27,7 +27,7 @@ TOKEN = re.compile(
 
 
 Span = tuple[int, int, str]
-"""A part of a line from its start to its end, and its kind: comment, string, keyword, number or decorator."""
+"""Start, end and kind (comment, string, keyword, number or decorator) of a part of a line."""
 
 
 def looks_like_python(lines: Sequence[str]) -> bool:
@@ -36,14 +36,14 @@ def looks_like_python(lines: Sequence[str]) -> bool:
 
 
 def fence_after(line: str, fence: str) -> str:
-    """The quotes in which a text of several lines goes on behind a line, which begins inside of `fence`; or nothing."""
+    """The triple quotes open after a line that begins inside `fence`; empty if none."""
     if not any(quotes in line for quotes in FENCES):
         return fence
     return parse(line, fence)[1]
 
 
 def parse(line: str, fence: str) -> tuple[list[Span], str]:
-    """The parts of a line that have a colour, and the quotes that are still open at its end."""
+    """The coloured parts of a line, and the triple quotes open at its end."""
     spans, place = list[Span](), 0
     if len(line) > LONGEST:
         return spans, fence

@@ -1,4 +1,4 @@
-"""Widget: rows that the cursor walks, of which only those that are seen are painted."""
+"""Widget: a list of rows with a cursor, of which only visible ones are painted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chatapp.tui.theme import painted
 
 
 class Rows(ScrollView, can_focus=True):
-    """Rows, one of which the cursor is on; how they look is a subclass's."""
+    """Rows with a cursor; subclasses paint them."""
 
     DEFAULT_CSS = """
     Rows {
@@ -38,7 +38,7 @@ class Rows(ScrollView, can_focus=True):
         Binding("end", "go(-1)", "Last", show=False),
     ]
     HEADING = 0
-    """Lines above the rows, which do not scroll."""
+    """Lines above the rows that do not scroll."""
     rows: Sequence[Any] = ()  # Any: of whatever they tell
     cursor = reactive(0)
 
@@ -51,21 +51,21 @@ class Rows(ScrollView, can_focus=True):
         return max(0, min(cursor, len(self.rows) - 1))
 
     def go_to(self, row: int) -> None:
-        """Put the cursor on a row, or on the nearest there is."""
+        """Move the cursor to a row, or the nearest there is."""
         self.cursor = row
 
     def measure(self) -> None:
-        """Take note of the number of rows."""
+        """Update the scrollable size."""
         self.virtual_size = Size(1, self.HEADING + len(self.rows))
 
     def mark(self) -> Style:
-        """The look of the row under the cursor."""
+        """The style of the row under the cursor."""
         if self.app.native_ansi_color:
             return Style(reverse=True)
         return painted(self.app.theme_variables, "text", "selection" if self.has_focus else "panel")
 
     def reveal(self) -> None:
-        """Scroll to the cursor, which the heading covers no row of."""
+        """Scroll the row under the cursor into view below the heading."""
         visible, top = max(1, self.scrollable_content_region.height - self.HEADING), self.scroll_offset.y
         if not top <= self.place < top + visible:
             self.scroll_to(

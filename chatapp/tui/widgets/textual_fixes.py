@@ -1,4 +1,4 @@
-"""What mends Textual: mixins, each of which goes before the class that it is mixed into, and a list."""
+"""Fixes for Textual: mixins, to be put before the class they fix, and a list."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     AnyScreen = Screen[Any]  # Any: each screen has a result of its own
 else:
-    Widget = AnyScreen = object  # as a widget or a screen it would hide the styles of the class that it is mixed into
+    Widget = AnyScreen = object  # as real bases they would hide the styles of the class they are mixed into
 
 
 class Removable(Widget):
-    """A widget with component styles that leaves a screen which goes on.
+    """A widget with component styles that can be removed from a screen.
 
-    Textual may paint a widget between its removal and the next layout. Its component styles are gone by then,
-    and asking for them would crash the app (textual#6528).
+    Textual may paint a widget between its removal and the next layout, when its component styles are gone,
+    and looking them up would crash the app (textual#6528).
     """
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -40,7 +40,7 @@ class Removable(Widget):
 
 
 class EndsInTime(Widget):
-    """A container that is scrolled by the height it has in a frame; Textual takes that of the frame before."""
+    """A container that scrolls by its height in the current frame; Textual uses that of the previous one."""
 
     def arrange(self, size: Size, optimal: bool = False) -> DockArrangeResult:
         self._container_size = self._container_size.with_height(size.height)
@@ -53,7 +53,7 @@ class EndsInTime(Widget):
 
 
 class Choices(OptionList):
-    """A list whose pages can be turned in a terminal that has no room for a line of it: Textual would crash."""
+    """An option list whose pages can be turned even if no line is visible, where Textual crashes."""
 
     def _move_page(self, direction: Direction) -> None:
         if self._lines:
@@ -61,21 +61,21 @@ class Choices(OptionList):
 
 
 class KeepsUp(AnyScreen):
-    """A screen that paints when the terminal has taken the frame before, so that on a slow line the newest comes next.
+    """A screen that paints only after the terminal has taken the previous frame, so that a slow line gets the newest.
 
-    Textual lets thirty wait, and then stands still.
+    Textual queues up to thirty frames, and then blocks.
     """
 
     def _on_timer_update(self) -> None:
-        writer = getattr(self.app._driver, "_writer_thread", None)  # not all drivers have one
+        writer = getattr(self.app._driver, "_writer_thread", None)  # some drivers have none
         if writer is None or writer._queue.empty():
             super()._on_timer_update()
 
 
 class Selected(KeepsUp):
-    """A screen whose texts may be removed, or lose lines, while they are selected; Textual would crash over these.
+    """A screen whose widgets may be removed or lose lines while their text is selected, where Textual crashes.
 
-    The first of two quick clicks on a notification takes it away, which is painted a little longer.
+    The first of two quick clicks on a notification removes it, though it is painted a little longer.
     """
 
     def get_widget_and_offset_at(self, x: int, y: int) -> tuple[Widget | None, Offset | None]:
@@ -90,7 +90,7 @@ class Selected(KeepsUp):
 
 
 def is_there(widget: Widget, part: Selection) -> bool:
-    """Whether what was selected in a widget can still be found."""
+    """Whether a widget still has its selected text."""
     try:
         widget.get_selection(part)
     except IndexError:
@@ -99,14 +99,14 @@ def is_there(widget: Widget, part: Selection) -> bool:
 
 
 class LaidOutOnce(Selected):
-    """A screen that lays its widgets out and paints them once for each change; Textual 8.2.8 does two or three times.
+    """A screen that lays out and paints once per change; Textual 8.2.8 does so two or three times.
 
-    It tells a widget its size as if that were a change to lay out and to paint, takes what a widget asked for before it
-    was mounted for new, and forgets that it has just placed all of them as soon as it looks for one.
+    Textual treats telling a widget its size as a change, treats requests from before mounting as new ones,
+    and forgets that it has just placed all widgets as soon as it looks one up.
     """
 
     _asking: set[Widget] | None = None
-    """What asked for the layout that is being done; None while none is."""
+    """The widgets that requested the current layout; None outside of one."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:  # Any: of whichever screen
         super().__init__(*arguments, **named)
@@ -118,10 +118,10 @@ class LaidOutOnce(Selected):
         self._asking = None
 
     def _compositor_refresh(self) -> None:
-        """Paint, which follows a layout at once: before those hear of it who may ask for another."""
+        """Paint right after a layout, before widgets that request another one are notified."""
         if self._asking is not None:
             for widget in self._compositor.widgets - self._asking:
-                if not widget._scrollbar_changes:  # bars that come or go take another layout
+                if not widget._scrollbar_changes:  # scroll bars that appear or vanish need another layout
                     widget._layout_required = False
             self._asking = None
             if not self.app._batch_count:
@@ -133,24 +133,23 @@ class LaidOutOnce(Selected):
 
 
 class EndsOnce(LaidOutOnce):
-    """A screen that gives its result once.
+    """A screen that can be dismissed only once.
 
-    A key that is pressed twice may end a screen twice: `Screen.dismiss` then calls back twice, and takes the screen
-    below away, whichever that is.
+    Pressing a key twice may dismiss a screen twice: Textual would then call back twice and also pop the screen below.
     """
 
     def dismiss(self, result: Any = None) -> AwaitComplete:  # Any: as above
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def on_click(self, event: Click) -> None:
-        """Leave a window with a click beside it, as escape does; not where a text is written in it."""
+        """A click beside a window closes it like escape, unless it contains a text area."""
         beside = self.is_modal and self.is_current and self.get_widget_at(*event.screen_offset)[0] is self
         if beside and not self.query(TextArea):
-            self.app.call_later(self.app.simulate_key, "escape")  # one that is pressed here would end here
+            self.app.call_later(self.app.simulate_key, "escape")  # later: simulated here it would go to the wrong place
 
 
 class Placing(Compositor):
-    """A compositor that knows after a layout that it knows where all widgets are."""
+    """A compositor that knows right after a layout that its map is complete."""
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         found = super().reflow(parent, size)

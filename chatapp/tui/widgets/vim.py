@@ -1,4 +1,4 @@
-"""Vim-like keys, as far as fingers expect them: for texts that are edited, and for lists and pages."""
+"""A subset of vim keys, for text areas and for lists and pages."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from textual.widgets.text_area import Location
 Mode = Literal["insert", "normal"]
 
 STEER = {"j": "down", "k": "up", "g": "home", "G": "end", "l": "right", "h": "left"}
-"""The keys that move in lists and pages, and those that they stand for."""
+"""Vim keys for moving in lists and pages, and the keys they stand for."""
 
 
 def steer(event: events.Key, search: str = "") -> str | None:
-    """The key that a vim-like one stands for where nothing is typed; `search` is what / stands for."""
+    """The key that a vim key stands for outside of text; `search` is the key for /."""
     character = event.character or ""
     return (search or None) if character == "/" else STEER.get(character)
 
 
 class Vim:
-    """The state of vim-like keys in one text; begins in insert mode, so that everyone can type at once."""
+    """The vim state of a text area; starts in insert mode, so that everyone can type at once."""
 
     def __init__(self, area: TextArea) -> None:
         self.area = area
         self.mode: Mode = "insert"
         self.typed = ""
-        """A count, and the beginning of a command such as dd."""
+        """A count and the beginning of a command, such as `2d`."""
         self.register = ""
-        """The text that was deleted or yanked last; whole lines end with a line's end."""
+        """The text deleted or yanked last; whole lines end with a newline."""
 
     @property
     def indicator(self) -> str:
-        """The mode, and what of a command was typed."""
+        """The mode, and what was typed of a command."""
         return f"{self.mode.upper()} {self.typed}".rstrip()
 
     def press(self, event: events.Key) -> bool:
-        """Do what a key means; whether it meant something, so that nothing else should come of it."""
+        """Handle a key; returns whether it was one of vim's."""
         if self.mode == "insert":
             if event.key != "escape":
                 return False
@@ -59,12 +59,12 @@ class Vim:
         if found:
             self.typed = ""
             self.do(found[2], int(found[1] or 1), counted=bool(found[1]))
-        elif not re.fullmatch(r"([1-9]\d{0,3})?[gdy]?", self.typed):  # a longer count would take ages
+        elif not re.fullmatch(r"([1-9]\d{0,3})?[gdy]?", self.typed):  # drop invalid commands and huge counts
             self.typed = ""
         return True
 
     def do(self, command: str, count: int, *, counted: bool) -> None:
-        """A command, so many times; a count before gg and G is a line."""
+        """Run a command `count` times; for gg and G, a count that was typed is a line number."""
         area = self.area
         row, column = area.cursor_location
         last = area.document.line_count - 1
@@ -103,7 +103,7 @@ class Vim:
         self.area.move_cursor(place)
 
     def end(self, row: int) -> int:
-        """The last column on which the cursor can be."""
+        """The last column the cursor can be on."""
         return max(0, len(self.area.document[row]) - 1)
 
     def repeat(self, step: Callable[[], object], count: int = 1) -> bool:
@@ -114,7 +114,7 @@ class Vim:
         return True
 
     def starts(self) -> list[Location]:
-        """Where words begin; an empty line is one."""
+        """The locations where words begin; an empty line counts as a word."""
         return [
             (row, found.start())
             for row, text in enumerate(self.area.document.lines)
@@ -122,7 +122,7 @@ class Vim:
         ]
 
     def words(self, count: int, *, forward: bool) -> None:
-        """Go so many words on or back, or as far as there are any."""
+        """Move by words, as far as there are any."""
         here, last = self.area.cursor_location, self.area.document.line_count - 1
         if forward:
             there = [place for place in self.starts() if place > here] + [(last, self.end(last))]
@@ -140,7 +140,7 @@ class Vim:
             self.go((start[0], min(start[1], self.end(start[0]))))
 
     def lines(self, first: int, last: int, *, deleting: bool) -> None:
-        """Take whole lines into the register."""
+        """Yank or delete whole lines into the register."""
         area = self.area
         self.register = "\n".join(area.document.lines[first : last + 1]) + "\n"
         if not deleting or area.read_only:
@@ -152,7 +152,7 @@ class Vim:
         self.go((min(first, area.document.line_count - 1), 0))
 
     def put(self, count: int) -> None:
-        """Insert the register: whole lines below this one, anything else behind the cursor."""
+        """Insert the register: whole lines below the current one, other text after the cursor."""
         area = self.area
         row, column = area.cursor_location
         if not self.register or area.read_only:
@@ -167,7 +167,7 @@ class Vim:
             self.go((row, place + len(text) - 1))
 
     def begin(self, command: str, row: int, column: int) -> None:
-        """Go over to insert mode, at the place that the command says."""
+        """Enter insert mode at the place the command says."""
         text = self.area.document[row]
         self.mode = "insert"
         match command:

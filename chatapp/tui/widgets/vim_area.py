@@ -1,4 +1,4 @@
-"""Widget: a text that is edited, with vim-like keys where its user wants them."""
+"""Widget: a text area with optional vim keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class VimArea(Removable, TextArea):
-    """A text in which nothing can drive the terminal, with vim-like keys where its user wants them."""
+    """A text area that accepts no control characters, with vim keys if the user wants them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [  # TextArea has none for the ends of the text
         Binding("ctrl+home", "cursor_text_start", "Beginning of the text", show=False),
@@ -33,23 +33,23 @@ class VimArea(Removable, TextArea):
 
     vim: Vim | None = None
     busy: Callable[[], bool] = staticmethod(lambda: False)
-    """Whether the model is writing: escape stops it, too."""
+    """Whether the model is writing; escape then stops it as well."""
 
     @dataclass
     class CommandEntered(Message):
-        """A line for the application was entered, and is in the text no more."""
+        """A slash command was entered and removed from the text."""
 
         line: str
 
     @dataclass
     class Counted(Message):
-        """The text takes so many tokens, with what it attaches; None while nothing counts them."""
+        """The number of tokens of the text with its attachments; None if it cannot be counted."""
 
         tokens: int | None
 
     @dataclass
     class ModeShown(Message):
-        """Another mode, or more of a command, is to be shown."""
+        """The vim mode, or the command being typed, has changed."""
 
         indicator: str
 
@@ -57,7 +57,7 @@ class VimArea(Removable, TextArea):
         """Ctrl+Z was pressed with nothing typed and nothing to undo."""
 
     def render_line(self, y: int) -> Strip:
-        if self.content_size.width <= 0:  # in which Textual cannot wrap a placeholder
+        if self.content_size.width <= 0:  # Textual fails to wrap a placeholder at no width
             return Strip([])
         return super().render_line(y)
 
@@ -77,7 +77,7 @@ class VimArea(Removable, TextArea):
 
     def undo(self) -> None:
         if self.history.undo_stack:
-            self.selection = Selection()  # while the text shrinks, TextArea looks for the cursor where it was
+            self.selection = Selection()  # TextArea would look up the old cursor in the shorter text
             super().undo()
 
     def redo(self) -> None:
@@ -92,14 +92,14 @@ class VimArea(Removable, TextArea):
         self.move_cursor(self.document.end, select)
 
     def action_undo(self) -> None:
-        """Undo; where there is nothing to undo, ctrl+z is what it is in a shell."""
+        """Undo; with nothing to undo, ctrl+z suspends as in a shell."""
         if self.text or self.history.undo_stack or self.history.redo_stack:
             self.undo()
         else:
             self.post_message(self.SuspendWanted())
 
     def takes(self, event: events.Key) -> bool:
-        """Whether a key was a vim-like one, so that nothing else should come of it here."""
+        """Whether vim mode has handled a key, so that nothing else should."""
         if not self.vim or not self.vim.press(event):
             return False
         event.prevent_default()

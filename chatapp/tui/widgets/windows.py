@@ -1,4 +1,4 @@
-"""Screens: small windows over the page, to read a text, to write a line, or to press a number."""
+"""Screens: small windows to read a text, write a line, or press a number."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from chatapp.tui.widgets.buttons import Buttons, as_button
 from chatapp.tui.widgets.textual_fixes import Choices, EndsOnce
 
 MOST = 30
-"""Lines that are seen at once."""
+"""Maximum visible lines."""
 EDGES = 8
-"""Lines of the window that are not the text's."""
+"""Lines of the window besides the text."""
 
 
 class Window(EndsOnce, ModalScreen[ScreenResultType]):
-    """A heading, perhaps something below it, and a quiet note on what can be done."""
+    """A window with a heading, a widget and a note."""
 
     def __init__(self, heading: str, inside: Widget | None, note: str) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Window(EndsOnce, ModalScreen[ScreenResultType]):
 
 
 class Finder(EndsOnce, ModalScreen[ScreenResultType]):
-    """A line to type in, and a list of what is found, which is walked meanwhile; ends with what is chosen."""
+    """An input and a list of matches, which the arrow keys move in; dismisses with the chosen match."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Finder(EndsOnce, ModalScreen[ScreenResultType]):
 
 
 class NoteScreen(Window[None]):
-    """A text to read that may be longer than the screen."""
+    """A text to read, which scrolls if necessary."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Back", id="note.leave")]
 
@@ -74,16 +74,16 @@ class NoteScreen(Window[None]):
         super().__init__(heading, VerticalScroll(lines, classes="lines"), "esc goes back")
 
     def on_resize(self, event: events.Resize) -> None:
-        """The end of the text can be scrolled to on a low screen, too."""
+        """Limit the height so that the end of the text can be reached on a low screen."""
         self.query_one(VerticalScroll).styles.max_height = max(1, min(MOST, event.size.height * 9 // 10 - EDGES))
 
 
 class AskLine(Window[str | None]):
-    """A line of text that is asked for; dismisses with it, or with None where it is left."""
+    """A question with a line to type; dismisses with the line, or None if the user cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", id="line.leave"),
-        Binding("ctrl+s", "take", show=False),  # the key that asked for it, pressed again
+        Binding("ctrl+s", "take", show=False),  # pressing the key that opened it once more
     ]
 
     def __init__(self, question: str, value: str = "", hint: str = "enter takes it, esc leaves things as they are"):
@@ -91,13 +91,13 @@ class AskLine(Window[str | None]):
 
     @on(Input.Submitted)
     def action_take(self) -> None:
-        """End with the line, unless it is empty."""
+        """Dismiss with the line, unless it is empty."""
         if line := self.query_one(Input).value.strip():
             self.dismiss(line)
 
 
 class CountScreen(Window[int | None]):
-    """Dismisses with how many answers there are to be, from 2 to 9, or with None."""
+    """Asks for a number of answers; dismisses with 2 to 9, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Back", id="count.leave")]
 
@@ -108,7 +108,7 @@ class CountScreen(Window[int | None]):
 
     @classmethod
     def over(cls, front: Front) -> Opening:
-        """The number of answers that the model is to write."""
+        """Ask how many answers the model should write."""
 
         async def take(n: int | None) -> None:
             if n:
