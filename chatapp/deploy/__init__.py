@@ -1,1 +1,1 @@
-"""Models where others serve them: exports for other programs."""
+"""Serving models elsewhere: exports for other programs, and replicas on Ray."""

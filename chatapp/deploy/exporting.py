@@ -1,4 +1,4 @@
-"""Export a model to a folder of its own, whole or not at all, and check what was exported."""
+"""Exports a model to a new folder, all or nothing, and checks the export."""
 
 import secrets
 import shutil
@@ -17,16 +17,16 @@ TARGETS = {
     "qaic": "model_store.exports.qaic",
     "triton": "chatapp.deploy.triton.target",
 }
-"""The module of each target; those that also need to generate text are in `chatapp.deploy`."""
+"""The module of each target; those in `chatapp.deploy` need to generate text."""
 
 
 def get(name: str) -> Target:
-    """The target called `name`."""
+    """The target of this name."""
     return cast(Target, import_module(TARGETS[name]))  # a module that meets the protocol
 
 
 def open_source(store: Store, name: str) -> Source:
-    """The model called `name`, to be exported."""
+    """The model of this name as the source of an export."""
     model = store.get(name)
     return Source(model, store.tokenizer(model))
 
@@ -34,7 +34,7 @@ def open_source(store: Store, name: str) -> Source:
 def export(
     source: Source, target: Target, folder: Path, options: Any, on_progress: Progress | None = None
 ) -> None:  # Any: each target's own
-    """Write an export to `folder`, which must be new or empty; ExportError, before any work, where it cannot be."""
+    """Write an export to `folder`, which must be new or empty; ExportError, before any work, if impossible."""
     check_empty(folder)
     target.refuse(source, options)
     try:
@@ -54,7 +54,7 @@ def export(
 
 
 def check_empty(folder: Path) -> None:
-    """Refuse a folder with something in it, and what is no folder."""
+    """Raise ExportError unless the folder is new or empty."""
     if folder.exists() and not folder.is_dir():
         raise ExportError(f"{folder} is a file; choose a new folder")
     if folder.is_dir() and any(folder.iterdir()):
@@ -62,7 +62,7 @@ def check_empty(folder: Path) -> None:
 
 
 def check(source: Source, target: Target, folder: Path, options: Any) -> list[Finding]:  # Any: each target's own
-    """What was found when an export was loaded and compared with ours."""
+    """Load an export, compare it with our own model, and return the findings."""
     if not folder.is_dir():
         raise ExportError(f"there is no folder {folder}")
     return target.check(source, folder, options)

@@ -1,4 +1,4 @@
-"""`openvino`: a folder for openvino-genai, and asking that."""
+"""Target `openvino`: a folder for openvino-genai."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ LEFT_OUT = f"it is not installed, or openvino-tokenizers was not; run: {NEEDS}"
 
 
 def check(source: Source, folder: Path, options: Options) -> list[Finding]:
-    """Compare the graph's logits, and where openvino-genai is installed what that writes."""
+    """Compare the graph's logits and, if openvino-genai is installed, the text it generates."""
     from chatapp.deploy import openvino_genai
 
     found = openvino.check(source, folder, options)

@@ -1,4 +1,4 @@
-"""Ask openvino-genai, where it is installed, and compare what it writes with ours."""
+"""Runs an export in openvino-genai, if installed, and compares its text with ours."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,16 +16,16 @@ from model_store.exports import ExportError, Finding, Source
 PROMPTS = ("Once upon a time", "def read(path):", "  Two  spaces, äöü, 漢字 and 🙂\n")
 TOKENS = 16
 EXACT = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
-"""So that only mistakes make a difference."""
+"""Full precision, so that any difference is a mistake."""
 
 
 def is_installed() -> bool:
-    """Whether openvino-genai can be asked."""
+    """Whether openvino-genai is installed."""
     return find_spec("openvino_genai") is not None
 
 
 def ask(source: Source, folder: Path, precision: str) -> list[Finding]:
-    """What ContinuousBatchingPipeline, with which OpenVINO Model Server writes, makes of the folder."""
+    """Compare tokens and texts of ContinuousBatchingPipeline, which OpenVINO Model Server uses, with ours."""
     telemetry.silence()
     import openvino_genai
 
@@ -53,7 +53,7 @@ def ask(source: Source, folder: Path, precision: str) -> list[Finding]:
 
 
 def generate(pipeline: Any, tokens: list[int], end: frozenset[int]) -> str:  # Any: the vendor's, without types
-    """The greedy text after some tokens."""
+    """The greedy continuation of tokens."""
     import openvino
     import openvino_genai
 
@@ -65,11 +65,11 @@ def generate(pipeline: Any, tokens: list[int], end: frozenset[int]) -> str:  # A
 
 
 def greedy(engine: Engine, text: str) -> str:
-    """The likeliest continuation of a text."""
+    """Our greedy continuation of a text."""
     return "".join(delta.text for delta in engine.complete(text, Options(temperature=0, max_tokens=TOKENS)))
 
 
 def answer(engine: Engine, text: str) -> str:
-    """The likeliest answer to a text."""
+    """Our greedy reply to a message."""
     messages, options = [Message("user", text)], Options(temperature=0, max_tokens=TOKENS)
     return "".join(delta.text for delta in engine.chat(messages, options))

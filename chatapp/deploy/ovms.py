@@ -1,4 +1,4 @@
-"""`ovms`: a folder for OpenVINO Model Server, and asking the engine that the server has."""
+"""Target `ovms`: a folder for OpenVINO Model Server."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ __all__ = ["SUMMARY", "Options", "check", "refuse", "write"]
 
 
 def check(source: Source, folder: Path, options: Options) -> list[Finding]:
-    """Compare the graph's logits, and what openvino-genai writes, with ours; that must be installed."""
+    """Compare the graph's logits and the text of openvino-genai, which must be installed, with ours."""
     from chatapp.deploy import openvino_genai
 
     if not openvino_genai.is_installed():

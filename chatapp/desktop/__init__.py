@@ -1,1 +1,1 @@
-"""The desktop application: the same screens in a window, over a connection that only this window can have."""
+"""The desktop application: the same screens in a window, over a connection that only this window can use."""

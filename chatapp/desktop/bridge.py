@@ -1,7 +1,7 @@
-"""Between the page and the app: what the app draws goes to the page, what its user does comes back.
+"""Connects the page and the app: the app's drawing goes to the page, the user's input comes back.
 
-The app runs in a process of its own, with Textual's web driver: packets of a letter, a length and a payload, D for what
-a terminal would get, M for a message in JSON. The page gets the first as binary frames, the second as text frames.
+The app is a child process with Textual's web driver. It sends packets of a letter, a length and a payload: D for
+terminal output, M for a JSON message. The page gets the first as binary frames and the second as text frames.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ from chatapp.text.printable import printable
 
 COMMAND: Final = (sys.executable, "-P", "-m", "chatapp.desktop.screen")
 START: Final = b"__GANGLION__\n"
-"""The line after which the packets begin."""
+"""The line after which packets begin."""
 LARGEST_FRAME: Final = 4 * 1024 * 1024
-"""Bytes of a message from the page: a dropped file has 1 MB at most, a paste may have more."""
+"""Maximum bytes of a message from the page: a dropped file has at most 1 MB, a paste may be larger."""
 LARGEST_PACKET: Final = 64 * 1024 * 1024
 MOST_CELLS: Final = 2_000
-"""Columns, and rows, of the largest window."""
+"""Maximum columns and rows of a window."""
 SMALLEST, LARGEST = 8, 40
-"""Pixels of a character."""
+"""Minimum and maximum font size in pixels."""
 ALONE: Final = 30.0
-"""Seconds after which an app that does nothing, and that no page shows any more, leaves."""
+"""Seconds after which an idle app without a page ends."""
 PATIENCE: Final = 5.0
-"""Seconds that the app has to leave once its input has ended."""
+"""Seconds the app gets to exit after its input has ended."""
 
 Message = dict[str, Any]  # Any: parsed JSON
 
@@ -45,40 +45,40 @@ class Face(Protocol):
     """Where the page is shown: a native window, or a browser."""
 
     stays: bool
-    """Whether the page is there as long as the app is: a browser's may be closed."""
+    """Whether the page exists as long as the app; a browser's page may be closed."""
 
     def show(self, address: str) -> None:
-        """Bring the page to the front; open it where it is not to be seen."""
+        """Bring the page to the front, opening it if necessary."""
 
     def announce(self, text: str) -> bool:
-        """Tell something to somebody who looks elsewhere; False: let the page do that."""
+        """Show a notification; False if the page should do so instead."""
 
     def open_link(self, address: str) -> None:
-        """Open a link that was clicked, in the user's browser."""
+        """Open a clicked link in the user's browser."""
 
     def locate(self, name: str) -> Path | None:
-        """Where a file lies that was just dropped; None where the page alone has it."""
+        """The path of a file just dropped; None if only the page has its content."""
 
 
 class Bridge:
     """One app, one page, and the socket between them."""
 
     def __init__(self, face: Face, state: WindowState, uploads: Path, *, reader: bool = False) -> None:
-        """Dropped files whose place nobody knows are written below `uploads`; `reader` is for screen readers."""
+        """Dropped files without a known path are written to `uploads`; `reader` turns on screen-reader mode."""
         self.face, self.state, self.uploads, self.reader = face, state, uploads, reader
         self.door = Door()
         self.process: Process | None = None
         self.busy = False
-        """Whether the app is doing something that leaving would cut off."""
+        """Whether the app is doing something that closing would interrupt."""
         self.entered = asyncio.Event()
-        """Whether a page has ever been there."""
+        """Set once a page has connected."""
         self.colours: Message | None = None
         self.complaints: deque[str] = deque(maxlen=20)
-        """The last lines that the app wrote on standard error."""
+        """The last lines of the app's standard error."""
         self.loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self, command: Sequence[str] = COMMAND) -> Server:
-        """Start the app, and listen on this machine."""
+        """Start the app, and listen on the loopback interface."""
         self.loop = asyncio.get_running_loop()
         size = {"COLUMNS": str(self.state.columns), "ROWS": str(self.state.rows)}
         self.process = await asyncio.create_subprocess_exec(
@@ -100,7 +100,7 @@ class Bridge:
         return server
 
     async def run(self, server: Server) -> int:
-        """Serve until the app ends, which closes everything; its exit code."""
+        """Serve until the app ends; returns its exit code."""
         assert self.process
         async with server:
             watching = [asyncio.create_task(self.keep_complaints())]
@@ -109,24 +109,24 @@ class Bridge:
             try:
                 await self.pump()
                 code = await self.process.wait()
-                await asyncio.wait(watching[:1], timeout=1)  # the last complaints
+                await asyncio.wait(watching[:1], timeout=1)  # let it read the last lines of standard error
                 await self.send({"type": "end", "text": self.describe_end(code)})
             finally:
                 for task in watching:
                     task.cancel()
                 await self.end()
-        if code < 0:  # killed, of which it could not tell itself
+        if code < 0:  # killed by a signal, so it could not report an error itself
             print(f"chatapp has ended ({describe_ending(code)})", file=sys.stderr, flush=True)
         return code if code >= 0 else 1
 
     def describe_end(self, code: int) -> str:
-        """What the page shows once the app has ended."""
+        """The text the page shows after the app has ended."""
         if not code:
             return "chatapp has been left. This page can be closed."
         return f"chatapp has ended ({describe_ending(code)}):\n{printable(chr(10).join(self.complaints))}"
 
     async def end(self) -> None:
-        """Let the app save what it has and leave, by the end of its input."""
+        """Close the app's input, so that it saves and exits; kill it if that takes too long."""
         assert self.process and self.process.stdin
         if self.process.returncode is None:
             with suppress(OSError):
@@ -137,10 +137,10 @@ class Bridge:
                 self.process.kill()
                 await self.process.wait()
 
-    # From the app
+    # From the app to the page
 
     async def pump(self) -> None:
-        """Pass on what the app draws and tells, until it ends; a page that is slow makes it wait."""
+        """Pass on the app's packets until it ends; a slow page slows the app down."""
         assert self.process and self.process.stdout
         out = self.process.stdout
         with suppress(asyncio.IncompleteReadError):
@@ -157,7 +157,7 @@ class Bridge:
                     await self.take(parse(payload.decode(errors="replace")))
 
     async def draw(self, payload: bytes) -> None:
-        """Send what is drawn; before the first page has come it waits, and after the last it is for nobody."""
+        """Send terminal output to the page; waits until the first page has connected."""
         assert self.process
         if not self.entered.is_set():
             ended, entered = asyncio.create_task(self.process.wait()), asyncio.create_task(self.entered.wait())
@@ -167,13 +167,13 @@ class Bridge:
         await self.send(payload)
 
     async def send(self, message: bytes | Message) -> None:
-        """Send to the page, if there is one."""
+        """Send a message to the page, if one is connected."""
         if self.door.guest:
             with suppress(ConnectionClosed):
                 await self.door.guest.send(message if isinstance(message, bytes) else json.dumps(message))
 
     async def take(self, message: Message) -> None:
-        """Do what the app tells."""
+        """Handle a message from the app."""
         match message:
             case {"type": "busy", "busy": bool(busy)}:
                 self.busy = busy
@@ -188,17 +188,17 @@ class Bridge:
                 self.face.open_link(address)
 
     async def keep_complaints(self) -> None:
-        """Pass on what the app writes on standard error, and keep its end."""
+        """Pass on the app's standard error, and remember its end."""
         assert self.process and self.process.stderr
-        with suppress(ValueError):  # a line without end
+        with suppress(ValueError):  # a line longer than the limit
             while line := await self.process.stderr.readline():
                 self.complaints.append(line.decode(errors="replace").rstrip())
                 print(printable(self.complaints[-1]), file=sys.stderr, flush=True)
 
-    # From the page
+    # From the page to the app
 
     async def handle(self, connection: ServerConnection) -> None:
-        """A connection that was let in: the page, or a second start."""
+        """Handle an accepted connection: the page, or a second start of chatapp."""
         if connection.subprotocol == RAISE:
             self.face.show(self.door.address)
             return
@@ -206,7 +206,7 @@ class Bridge:
         await self.send({"type": "start", "zoom": self.state.zoom, "reader": self.reader})
         if self.colours:
             await self.send(self.colours)
-        if self.entered.is_set():  # what was drawn before went to another page
+        if self.entered.is_set():  # everything so far was drawn on another page
             self.tell({"type": "repaint"})
         self.entered.set()
         with suppress(ConnectionClosed):
@@ -218,7 +218,7 @@ class Bridge:
                 await self.drain()
 
     async def hear(self, message: Message) -> bool:
-        """Do what the page tells; False: it is none of the messages that there are."""
+        """Handle a message from the page; returns False if it is invalid."""
         match message:
             case {"type": "resize", "columns": int(columns), "rows": int(rows)} if (
                 0 < columns <= MOST_CELLS and 0 < rows <= MOST_CELLS
@@ -243,7 +243,7 @@ class Bridge:
         return True
 
     def store(self, name: str, text: str) -> Path:
-        """Write a dropped file whose place only the browser knows; its path."""
+        """Write a dropped file whose path is unknown; returns the new path."""
         last = name.replace("\\", "/").rpartition("/")[2]
         kept = "".join(one for one in last if one.isprintable() and one not in '"<>:|?*').strip().lstrip(".")
         self.uploads.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -256,23 +256,23 @@ class Bridge:
         return path
 
     def tell(self, message: Message) -> None:
-        """Tell the app something."""
+        """Send a message to the app."""
         self.write(b"M", json.dumps(message).encode())
 
     def write(self, kind: bytes, payload: bytes) -> None:
-        """Write a packet to the app."""
+        """Send a packet to the app."""
         assert self.process and self.process.stdin
         with suppress(OSError):
             self.process.stdin.write(kind + len(payload).to_bytes(4, "big") + payload)
 
     async def drain(self) -> None:
-        """Wait until the app has taken what was typed."""
+        """Wait until the app has read its input."""
         assert self.process and self.process.stdin
         with suppress(OSError):
             await self.process.stdin.drain()
 
     async def leave_when_alone(self) -> None:
-        """End the app once the browser's page has been closed for a while, and nothing is being done."""
+        """End the app once the browser's page has been closed for a while and the app is idle."""
         await self.entered.wait()
         alone = 0.0
         while alone < ALONE:
@@ -280,16 +280,16 @@ class Bridge:
             alone = 0.0 if self.door.is_taken or self.busy else alone + 1
         await self.end()
 
-    # From the window, in a thread of its own
+    # Called from the window's thread
 
     def close(self) -> None:
-        """Ask the app to leave; it asks its user first where something is being done."""
+        """Ask the app to exit; it asks the user first if it is busy."""
         if self.loop:
             self.loop.call_soon_threadsafe(self.tell, {"type": "close"})
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The app's environment: a terminal of many colours, whatever terminal this was started from."""
+    """The app's environment: a true-colour terminal, whatever terminal chatapp was started from."""
     without = ("TMUX", "TERM_PROGRAM", "NO_COLOR", "COLUMNS", "LINES", "ROWS", "SSH_CONNECTION")
     kept = {name: value for name, value in given.items() if name not in without}
     return kept | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}

@@ -1,4 +1,4 @@
-"""The page in the user's browser, where there is no web view."""
+"""Shows the page in the user's browser, if there is no web view."""
 
 import asyncio
 import html
@@ -19,16 +19,16 @@ LEAD = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no
 
 
 class BrowserPage:
-    """A page of the user's browser, as the bridge sees it."""
+    """A page in the user's browser."""
 
     stays = False
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is its user's alone."""
+        """`folder` must be private to the user."""
         self.folder = folder
 
     def show(self, address: str) -> None:
-        """Open the page by a file of the user's own: an address on a command line is everybody's to read."""
+        """Open the page through a private file that redirects: command lines are visible to other users."""
         path = self.folder / "chatapp.html"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(handle, "w", encoding="utf-8") as file:
@@ -37,15 +37,15 @@ class BrowserPage:
             print(f"No browser was found. Open this in one: {path}", file=sys.stderr, flush=True)
 
     def announce(self, text: str) -> bool:
-        """Let the page tell: browsers have notifications of their own."""
+        """False: browsers have their own notifications."""
         return False
 
     def open_link(self, address: str) -> None:
-        """Open a link beside the page."""
+        """Open a link in the browser."""
         webbrowser.open(address)
 
     def locate(self, name: str) -> Path | None:
-        """A browser does not tell where files lie."""
+        """None: browsers do not reveal paths."""
         return None
 
 
@@ -59,7 +59,7 @@ def is_there() -> bool:
 
 
 def open_page(home: Path, running: SingleInstance, command: Sequence[str], *, reader: bool) -> int:
-    """Open the page and stay until its user leaves; the app's exit code."""
+    """Open the page and stay until the user leaves; returns the app's exit code."""
     state = kept.read(home / "window.json")
 
     async def serve(folder: Path) -> int:

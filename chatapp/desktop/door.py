@@ -1,4 +1,4 @@
-"""Who may enter: exact Host and Origin, a token that opens once, one client at a time, and no route but these."""
+"""Access control: exact Host and Origin, a one-time token, one client at a time, and only these routes."""
 
 import hmac
 import secrets
@@ -26,32 +26,32 @@ ROUTES: Final = {
     "/DejaVuSansMono-Bold.woff2": ("DejaVuSansMono-Bold.woff2", "font/woff2"),
     "/DejaVuSans-Braille.woff2": ("DejaVuSans-Braille.woff2", "font/woff2"),
 }
-"""Of each path the file and its type: the page holds no secret, so that these need no token."""
+"""File and type of each path; the page has no secrets, so these need no token."""
 SOCKET: Final = "/screen"
 ENTER, RAISE = Subprotocol("chatapp"), Subprotocol("chatapp-raise")
-"""The protocols of the socket: the screen, and a second start that wants the window in front. A secret follows each."""
+"""Protocols of the socket: the screen, and a second start that raises the window. A secret follows each."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; font-src 'self'; img-src 'self'; "
     "connect-src ws://{host}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What the page may load. Styles are written by xterm.js; nothing else comes from anywhere but these routes."""
+"""What the page may load: xterm.js needs inline styles; everything else comes from these routes."""
 
 
 class Door:
-    """Decides about every request; `port` is known once the socket is bound."""
+    """Decides on every request; `port` is set once the socket is bound."""
 
     def __init__(self) -> None:
         self.port = 0
         self.token = secrets.token_urlsafe(32)
-        """Opens the screen once; then there is another."""
+        """Opens the screen once; then it is replaced."""
         self.raising = secrets.token_urlsafe(32)
-        """Lets a second start of the same user raise the window."""
+        """Lets a second start by the same user raise the window."""
         self.guest: ServerConnection | None = None
         """The one client."""
 
     @property
     def host(self) -> str:
-        """The only Host that is answered: any other name for this address is somebody's trick."""
+        """The only Host accepted: another name for this address would be a DNS rebinding attack."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -61,16 +61,16 @@ class Door:
 
     @property
     def address(self) -> str:
-        """The page with the token, which a browser keeps to itself: what follows # is never sent."""
+        """The page's URL with the token in the fragment, which browsers never send."""
         return f"{self.origin}/#{self.token}"
 
     @property
     def is_taken(self) -> bool:
-        """Whether there is a client."""
+        """Whether a client is connected."""
         return self.guest is not None and self.guest.state is not State.CLOSED
 
     def judge(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Answer a request: a file, a refusal, or None where the socket may open."""
+        """Answer a request with a file or a refusal; None lets the socket open."""
         hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
         if hosts != [self.host]:
             return self.refuse(421, "Misdirected Request")
@@ -88,7 +88,7 @@ class Door:
         return self.respond(200, "OK", kind, (PAGE / name).read_bytes())
 
     def admit(self, connection: ServerConnection, headers: Headers) -> Response | None:
-        """Let a client in that has the token, which is spent with that; a second one has to wait."""
+        """Admit a client that has the token, which is then replaced; a second client is refused."""
         offered = [one.strip() for line in headers.get_all("Sec-WebSocket-Protocol") for one in line.split(",")]
         match offered:
             case [protocol, secret] if protocol == RAISE and equal(secret, self.raising):
@@ -101,11 +101,11 @@ class Door:
         return self.refuse(403, "Forbidden")
 
     def refuse(self, status: int, reason: str) -> Response:
-        """A refusal that tells no more than its name."""
+        """A refusal that says nothing but its reason phrase."""
         return self.respond(status, reason, "text/plain", f"{reason}\n".encode())
 
     def respond(self, status: int, reason: str, kind: str, body: bytes) -> Response:
-        """A response with the headers that all have."""
+        """A response with the common security headers."""
         fields: Iterable[tuple[str, str]] = (
             ("Content-Type", kind),
             ("Content-Length", str(len(body))),
@@ -122,5 +122,5 @@ class Door:
 
 
 def equal(given: str, secret: str) -> bool:
-    """Whether two secrets are the same, in a time that does not tell where they differ."""
+    """Whether two secrets are equal, compared in constant time."""
     return hmac.compare_digest(given.encode(errors="replace"), secret.encode())

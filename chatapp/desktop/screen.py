@@ -1,4 +1,4 @@
-"""The app in a process of its own, drawn by a page: Textual's web driver, and what only a window can tell or ask."""
+"""The app in its own process, drawn by a page: Textual's web driver, with messages from and to the window."""
 
 import asyncio
 import gc
@@ -24,15 +24,15 @@ from chatapp.tui.widgets.windows import Window
 from chatapp.workspace import Workspace
 
 LOOK = 0.5
-"""Seconds between two looks at whether something is being done."""
+"""Seconds between checks whether the app is busy."""
 SYSTEM_THEMES = {True: "midnight", False: "paper"}
-"""The themes of a dark system and of a light one, for users who have chosen none."""
+"""The themes for a dark and a light system, if the user has chosen none."""
 MODES = "\x1b[?1049h\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h\x1b[?25l\x1b[?2004h"
-"""What a terminal is told at the start: the other screen, the mouse, no cursor, pastes in brackets."""
+"""Escape sequences that set up a terminal: alternate screen, mouse, hidden cursor, bracketed paste."""
 
 
 class WindowDriver(WebDriver):
-    """Textual's web driver, on an output that nobody else prints to, and with messages of the window's own."""
+    """Textual's web driver with an output of its own and additional messages."""
 
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
@@ -40,7 +40,7 @@ class WindowDriver(WebDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         sys.stdout.flush()
         output = os.dup(1)
-        os.dup2(2, 1)  # runtimes print, too
+        os.dup2(2, 1)  # runtimes may print to standard output
         self._write = partial(write_all, output)
 
     def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
@@ -48,8 +48,8 @@ class WindowDriver(WebDriver):
             columns, rows = payload["width"], payload["height"]
             assert isinstance(columns, int) and isinstance(rows, int)
             self._size, size = (columns, rows), Size(columns, rows)
-            self.send_message(events.Resize(size, size))  # as the first size, which it would overtake otherwise
-            # A size that is as before by now has moved what the page shows all the same.
+            self.send_message(events.Resize(size, size))  # queued like the first size, not to overtake it
+            # Even if the size is the same again by now, the page's content has moved.
             self._app.call_later(partial(self._app.refresh, layout=True))
         elif packet_type in ("close", "drop", "lost", "repaint", "scheme"):
             self._app.call_later(self._app.hear, packet_type, payload)  # type: ignore[attr-defined]  # a WindowApp
@@ -57,25 +57,25 @@ class WindowDriver(WebDriver):
             super().on_meta(packet_type, payload)
 
     def send_message(self, message: Message) -> None:
-        """Let the app have a message from the thread that reads, unless it has ended."""
+        """Post a message to the app from the input thread, unless the app has ended."""
         posted = self._app._post_message(message)
         try:
             asyncio.run_coroutine_threadsafe(posted, self._loop)
-        except RuntimeError:  # its loop is closed
+        except RuntimeError:  # the loop is closed
             posted.close()
 
     def run_input_thread(self) -> None:
-        """Read until the window is gone, whose end is the app's: with all that it saves then."""
+        """Read input until the window is gone, then exit the app, which saves everything."""
         super().run_input_thread()
         if not self.exit_event.is_set():
             self._app.post_message(messages.ExitApp())
 
 
 class WindowApp(ChatApp):
-    """The app in a window, which tells the window what it cannot see, and does what the window asks."""
+    """The app in a window, exchanging messages with it."""
 
     busy = False
-    """What the window was told last: whether something is being done."""
+    """The busy state last reported to the window."""
 
     def on_mount(self) -> None:
         super().on_mount()
@@ -84,25 +84,25 @@ class WindowApp(ChatApp):
         self.set_interval(LOOK, self.tell_busy)
 
     def tell(self, kind: str, **facts: object) -> None:
-        """Tell the window something."""
+        """Send a message to the window."""
         if isinstance(self._driver, WindowDriver):
             self._driver.write_meta({"type": kind, **facts})
 
     def tell_colours(self) -> None:
-        """Let the window around the screen have its colours."""
+        """Send the theme's colours, for the area around the screen."""
         colours = self.palettes[self.theme]
         if not colours.ansi:
             self.tell("colours", background=colours.background, text=colours.text)
 
     @property
     def working(self) -> list[str]:
-        """What is being done that leaving would cut off, in words."""
+        """Descriptions of what closing would interrupt."""
         answers = sum(1 for pane in self.chat_screen.panes if pane.reply)
         jobs = [f"{job.kind} {job.name}" for job in self.chat_screen.models.jobs.all() if not job.ended]
         return ["an answer is being written"] * bool(answers) + jobs
 
     def tell_busy(self) -> None:
-        """Tell the window when something begins, and when nothing is done any more."""
+        """Report to the window when work begins and when it has ended."""
         if self.busy != (busy := bool(self.working)):
             self.busy = busy
             self.tell("busy", busy=busy)
@@ -116,13 +116,13 @@ class WindowApp(ChatApp):
         timeout: float | None = None,
         markup: bool = True,
     ) -> None:
-        """Tell something in passing; to somebody who looks elsewhere, by the system's own notification."""
+        """Show a notification, also as a system notification if the window is not focused."""
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
         if not self.app_focus:
             self.tell("announce", text=printable(message[:300]))
 
     def hear(self, kind: str, payload: dict[str, Any]) -> None:  # Any: parsed JSON
-        """Do what the window asks."""
+        """Handle a message from the window."""
         match kind:
             case "scheme" if not self.workspace.read_settings().theme:
                 self.theme = SYSTEM_THEMES[payload["dark"]]
@@ -142,7 +142,7 @@ class WindowApp(ChatApp):
                 self.close()
 
     def close(self) -> None:
-        """Leave; where something is being done, ask first, and take a second wish for the answer."""
+        """Exit; if busy, ask first. Closing a second time confirms."""
         if not (working := self.working) or isinstance(self.screen, LeaveScreen):
             self.exit()
         else:
@@ -150,7 +150,7 @@ class WindowApp(ChatApp):
 
 
 class LeaveScreen(Window[bool]):
-    """Dismisses with whether to leave although something is being done."""
+    """Asks whether to exit although the app is busy; dismisses with the answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,y", "dismiss(True)", "Leave", id="leave.leave"),
@@ -163,7 +163,7 @@ class LeaveScreen(Window[bool]):
 
 
 def write_all(output: int, data: bytes) -> int:
-    """Write everything, also where the system takes a part at a time; how much that was."""
+    """Write all data, even if the system takes it in parts; returns its length."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(output, rest) :]
@@ -171,8 +171,8 @@ def write_all(output: int, data: bytes) -> int:
 
 
 def main() -> None:
-    """Run the app until its user, or its window, leaves."""
-    gc.disable()  # until the first frame, which comes a tenth sooner
+    """Run the app until the user leaves or the window is closed."""
+    gc.disable()  # enabled again after the first frame, which comes sooner this way
     if offline.wanted():
         offline.enforce()
     run(WindowApp(Workspace(), model=sys.argv[1] if len(sys.argv) > 1 else "", driver=WindowDriver))

@@ -1,4 +1,4 @@
-"""What a window keeps for its next start, and where a second start finds it."""
+"""The window's saved state, and how a second start finds the running one."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from chatapp.text.files import write_whole
 from model_store.locks import lock
 
 LARGEST = 100_000
-"""More than any size or place of a window."""
+"""Larger than any size or position of a window."""
 PATIENCE = 5.0
-"""Seconds that the first window has to tell how it is raised."""
+"""Seconds to wait for the first window to become reachable."""
 
 
 @dataclass
 class WindowState:
-    """A window's size and place in pixels, its characters, and how many of these it shows."""
+    """Size and position in pixels, font size, and size in characters."""
 
     width: int = 1180
     height: int = 760
@@ -33,13 +33,13 @@ class WindowState:
     y: int | None = None
     maximized: bool = False
     zoom: int = 14
-    """Pixels of a character."""
+    """Font size in pixels."""
     columns: int = 130
     rows: int = 42
 
 
 def read(path: Path) -> WindowState:
-    """The state as it was kept; the usual one where nothing was, or nonsense."""
+    """The saved state; defaults for what is missing or invalid."""
     state, kept = WindowState(), {}
     with suppress(OSError, UnicodeDecodeError):
         kept = parse(path.read_text("utf-8"))
@@ -52,14 +52,14 @@ def read(path: Path) -> WindowState:
 
 
 def write(path: Path, state: WindowState) -> None:
-    """Keep the state; a disk that does not take it is no reason to trouble anyone."""
+    """Save the state; failures are ignored."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(asdict(state)) + "\n")
 
 
 class SingleInstance:
-    """The one window of a user: whoever holds the lock is it, and tells in the file how it can be raised."""
+    """Ensures one window per user: the holder of the lock writes how it can be raised to a file."""
 
     def __init__(self, home: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
@@ -69,14 +69,14 @@ class SingleInstance:
         """Whether there is no other window."""
 
     def tell(self, port: int, secret: str) -> None:
-        """Write how this window is raised, for this user's eyes only."""
+        """Write how this window can be raised, to a private file."""
         with suppress(FileNotFoundError):
             self.path.unlink()
         with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             json.dump({"port": port, "secret": secret}, file)
 
     def read(self) -> tuple[int, str] | None:
-        """The port and the secret of the window that is there; None while it has told neither."""
+        """Port and secret of the running window; None if not written yet."""
         with suppress(OSError, UnicodeDecodeError):
             told = parse(self.path.read_text("utf-8"))
             if isinstance(port := told.get("port"), int) and isinstance(secret := told.get("secret"), str):
@@ -84,7 +84,7 @@ class SingleInstance:
         return None
 
     def raise_window(self) -> None:
-        """Ask the window that is there to come to the front."""
+        """Ask the running window to come to the front."""
         end = time.monotonic() + PATIENCE
         while True:
             if told := self.read():
@@ -94,13 +94,13 @@ class SingleInstance:
                     with connect(url, origin=origin, subprotocols=protocols, open_timeout=2, proxy=None):
                         return
                 except (OSError, WebSocketException):
-                    pass  # it is not listening yet, or not any more
+                    pass  # it is not listening yet, or has stopped
             if time.monotonic() > end:
                 raise UserError(f"chatapp is running, but its window does not answer; end it, or delete {self.path}")
             time.sleep(0.05)
 
     def close(self) -> None:
-        """Make room for the next window."""
+        """Release the lock for the next window."""
         if self.is_first:
             with suppress(OSError):
                 self.path.unlink()

@@ -1,4 +1,4 @@
-"""A native window: the system's web view, by pywebview, which shows the page."""
+"""A native window that shows the page in the system's web view, using pywebview."""
 
 import asyncio
 import importlib.util
@@ -19,10 +19,10 @@ from chatapp.desktop.bridge import Bridge
 from chatapp.desktop.state import SingleInstance, WindowState
 
 READY = 10.0
-"""Seconds that the server has to begin."""
+"""Seconds to wait for the server."""
 SMALLEST = (360, 240)
 BACKGROUND = "#0f121a"
-"""Until the page is there."""
+"""Shown until the page has loaded."""
 NO_WEBKIT = (
     "WebKitGTK, or GObject introspection, is not installed (Debian and Ubuntu: gir1.2-webkit2-4.1 and "
     "libgirepository-1.0-1, or python3-gi where pip installed chatapp; Fedora: webkit2gtk4.1 and gobject-introspection)"
@@ -30,26 +30,26 @@ NO_WEBKIT = (
 
 
 class NativeWindow:
-    """The window, as the bridge sees it; pywebview's own thread is the main one."""
+    """The window; pywebview requires the main thread."""
 
     stays = True
 
     def __init__(self, state: WindowState) -> None:
         self.state = state
         self.over = False
-        """Whether the app has ended, after which closing is not asked about any more."""
+        """Whether the app has ended, so that closing needs no question."""
         self.frame: tuple[float, float] | None = None
-        """How far the places that are told lie from those that are asked for."""
+        """The offset between positions reported by the system and positions requested from it."""
         self.native: Any = None  # Any: pywebview's window, imported late
         self.notifier: Any = None  # Any: desktop-notifier's, imported late
         self.telling: set[asyncio.Task[None]] = set()
 
     def open(self, bridge: Bridge) -> None:
-        """Show the window, in the main thread, until it is closed."""
+        """Show the window until it is closed; runs on the main thread."""
         import webview
         from webview.dom import _dnd_state
 
-        _dnd_state["num_listeners"] += 1  # where files lie that are dropped; the public way needs eval, which we forbid
+        _dnd_state["num_listeners"] += 1  # to get paths of dropped files; the public API needs eval, which we forbid
         size = self.state
         self.native = webview.create_window(
             "chatapp",
@@ -77,20 +77,20 @@ class NativeWindow:
             ) from error
 
     def ask(self, bridge: Bridge) -> bool:
-        """Let the app decide about closing; it ends by itself, and the window with it."""
+        """Let the app decide about closing; when it ends, the window closes."""
         bridge.close()
         return False
 
     def note_size(self, width: float, height: float) -> None:
-        """Remember a size that the user gave the window, in which it is opened the next time."""
+        """Remember the size for the next start."""
         if not self.state.maximized:
             self.state.width, self.state.height = int(width), int(height)
 
     def note_place(self, x: float, y: float) -> None:
-        """Remember a place that the user gave the window, as the one at which it is opened again.
+        """Remember the position for the next start.
 
-        Some systems tell where the window's inside lies, and are asked where its frame is to be:
-        the first place that is told shows the difference.
+        Some systems report the position of the content but take that of the frame:
+        the first report reveals the difference.
         """
         if self.frame is None:
             wanted = (self.state.x, self.state.y)
@@ -111,18 +111,18 @@ class NativeWindow:
             self.native.show()
 
     def announce(self, text: str) -> bool:
-        """Let the system tell something; the web view cannot."""
+        """Show a system notification, which the web view cannot do."""
         task = asyncio.create_task(self.notify(text))
         self.telling.add(task)
         task.add_done_callback(self.telling.discard)
         return True
 
     async def notify(self, text: str) -> None:
-        """Tell something by the system's notifications; where it has none, nobody is told."""
-        with suppress(Exception):  # whatever the buses of foreign systems raise
+        """Show a system notification, if the system has any."""
+        with suppress(Exception):  # notification services fail in many ways
             from desktop_notifier import DesktopNotifier
 
-            logging.getLogger("desktop_notifier").setLevel(logging.CRITICAL)  # it would print where there is no bus
+            logging.getLogger("desktop_notifier").setLevel(logging.CRITICAL)  # it logs if there is no D-Bus
             self.notifier = self.notifier or DesktopNotifier(app_name="chatapp")
             await self.notifier.send(title="chatapp", message=text)
 
@@ -131,7 +131,7 @@ class NativeWindow:
         webbrowser.open(address)
 
     def locate(self, name: str) -> Path | None:
-        """Where a file lies that was just dropped; pywebview knows, the page does not."""
+        """The path of a file just dropped, which pywebview knows but the page does not."""
         from webview.dom import _dnd_state
 
         for found in [*_dnd_state["paths"]]:
@@ -142,20 +142,20 @@ class NativeWindow:
 
 
 def find_lack() -> str:
-    """What a window lacks here, in words; nothing where it lacks nothing. GTK is not loaded for that."""
+    """What is missing to open a window, in words; empty if nothing is. GTK is not loaded to find out."""
     if not importlib.util.find_spec("webview"):
         return "pywebview is not installed (pip install pywebview)"
     if sys.platform != "linux":
         return ""
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return "there is no display"
-    if importlib.util.find_spec("qtpy"):  # pywebview's other view, which brings what it needs
+    if importlib.util.find_spec("qtpy"):  # pywebview's other web view, which has all it needs
         return ""
     try:
         import gi
-    except ImportError:  # also where GLib's libraries are missing, on which it stands
+    except ImportError:  # also if GLib's libraries are missing
         return NO_WEBKIT
-    for version in ("4.1", "4.0"):  # those that pywebview knows
+    for version in ("4.1", "4.0"):  # those that pywebview supports
         with suppress(ValueError):
             gi.require_version("WebKit2", version)
             return ""
@@ -163,7 +163,7 @@ def find_lack() -> str:
 
 
 def open_window(home: Path, running: SingleInstance, command: Sequence[str], *, reader: bool) -> int:
-    """Open the window and stay until its user leaves; the app's exit code."""
+    """Open the window and stay until the user leaves; returns the app's exit code."""
     state = kept.read(home / "window.json")
     window, ready, codes = NativeWindow(state), threading.Event(), [1]
     bridge = Bridge(window, state, home / "dropped", reader=reader)
@@ -184,7 +184,7 @@ def open_window(home: Path, running: SingleInstance, command: Sequence[str], *, 
     thread = threading.Thread(target=work, name="bridge")
     thread.start()
     try:
-        import webview  # noqa: F401  # while the app starts
+        import webview  # noqa: F401  # slow, so imported while the app starts
 
         ready.wait(READY)
         window.open(bridge)
@@ -193,7 +193,7 @@ def open_window(home: Path, running: SingleInstance, command: Sequence[str], *, 
         raise
     finally:
         if bridge.loop and not bridge.loop.is_closed():
-            with suppress(RuntimeError):  # it closed just now
+            with suppress(RuntimeError):  # the loop has just closed
                 asyncio.run_coroutine_threadsafe(bridge.end(), bridge.loop)
         thread.join()
         kept.write(home / "window.json", state)

@@ -1,4 +1,4 @@
-"""All that is Ray's: the cluster, the replicas of a version, the ledger that all share, and files of other nodes."""
+"""Everything that uses Ray's API: the cluster, replicas, the shared ledger, and files of other nodes."""
 
 import logging
 import time
@@ -28,31 +28,31 @@ from model_store import Store
 
 NAMESPACE = "chatapp"
 OBJECTS = 128 << 20
-"""Bytes for what goes from one process to another: words, and pieces of files."""
+"""Bytes of Ray's object store, which passes text and pieces of files between processes."""
 UNUSED = 5
-"""Looks, half a second apart, at which no gateway may use a version that is to end."""
+"""Consecutive checks, half a second apart, without users before an old version is ended."""
 HEALTH = {"health_check_period_s": 2.0, "health_check_timeout_s": 10.0}
 
 
 class RayReplicas:
-    """The replicas of one version, asked through Ray Serve."""
+    """The replicas of one version, called through Ray Serve."""
 
     def __init__(self, version: Version):
         self._handle = serve.get_app_handle(version.application)
 
     def draw(self, asked: Json) -> Generator[Any, None, None]:
-        """What one of them says to a call; it stops computing where this is closed."""
+        """What a replica sends in answer to a call; closing it stops the computation."""
         response = self._handle.options(stream=True).draw.remote(asked)
         try:
             yield from response
         except (RayError, RayServeException) as error:
             raise ReplicaLost(type(error).__name__) from error
         finally:
-            with suppress(RayError, RayServeException):  # where the version was taken away, there is nothing to end
+            with suppress(RayError, RayServeException):  # the version may have been removed
                 response.cancel()
 
     def look(self, asked: Json) -> Any:
-        """What one of them tells without writing."""
+        """The result of a call that generates nothing."""
         try:
             return self._handle.look.remote(asked).result()
         except (RayError, RayServeException) as error:
@@ -60,14 +60,14 @@ class RayReplicas:
 
 
 class NodeSource:
-    """Another node of the cluster that has the files of a version."""
+    """Another node that has the files of a version."""
 
     def __init__(self, ledger: Ledger, digest: str, node: str, folder: str):
         self._ledger, self._digest, self._node, self._folder = ledger, digest, node, folder
         self.name = f"node {node[:8]}"
 
     def read(self, path: str, start: int) -> Iterator[bytes]:
-        """A file of the other node's, piece by piece."""
+        """A file of the other node, in pieces."""
         there = NodeAffinitySchedulingStrategy(self._node, soft=False)
         reading = ray.remote(read_pieces).options(
             num_cpus=0,
@@ -80,18 +80,18 @@ class NodeSource:
             yield ray.get(piece)
 
     def close(self, good: bool) -> None:
-        """Tell the ledger that the other node has time again."""
-        with suppress(RayError):  # the ledger is away
+        """Release the other node in the ledger."""
+        with suppress(RayError):  # the ledger may be unreachable
             self._ledger.release(self._digest, self._node, here(), good)
 
 
 def here() -> str:
-    """The node of this process."""
+    """The id of this process's node."""
     return str(ray.get_runtime_context().get_node_id())
 
 
 class SharedLedger:
-    """The ledger, as all of the cluster call it: its methods run where it is kept, and what they give is waited for."""
+    """The ledger as a remote object: its methods run in the ledger's process, and their results are awaited."""
 
     def __init__(self, actor: Any):  # Any: of Ray's
         self._actor = actor
@@ -101,7 +101,7 @@ class SharedLedger:
 
 
 def open_ledger() -> Ledger:
-    """What all of the cluster know, on its head."""
+    """The cluster's ledger, kept on its head node."""
     head = {"node:__internal_head__": 0.001}
     kept = ray.remote(Ledger).options(
         name="ledger",
@@ -112,11 +112,11 @@ def open_ledger() -> Ledger:
         max_restarts=-1,
         resources=head,
     )
-    return cast(Ledger, SharedLedger(kept.remote()))  # it has all methods of that
+    return cast(Ledger, SharedLedger(kept.remote()))  # it forwards all methods of Ledger
 
 
 def find_sources(ledger: Ledger, version: Version, shared: str) -> Find:
-    """How a source of a version's files is found: the shared folder, or another node."""
+    """A function that finds a source of a version's files: the shared folder, or another node."""
 
     def find() -> Source | None:
         if shared:
@@ -128,7 +128,7 @@ def find_sources(ledger: Ledger, version: Version, shared: str) -> Find:
 
 
 class RayReplica(Replica):
-    """A replica on a node of the cluster: it fetches the files where its node has none, and opens the model."""
+    """A replica on a node: it downloads the files if its node has none, and opens the model."""
 
     def __init__(self, version: Version, shared: str):
         if version.made_by != __version__:
@@ -145,40 +145,40 @@ class RayReplica(Replica):
 
 
 class Cluster:
-    """A cluster that this process has joined, or started for itself."""
+    """A Ray cluster that this process has joined or started."""
 
     def __init__(self, address: str):
-        """Join the cluster at an address; without one, start one, which ends with this process."""
+        """Join the cluster at an address, or start one that ends with this process."""
         self.own = not address
         common: dict[str, Any] = {"namespace": NAMESPACE, "logging_level": "ERROR", "log_to_driver": False}
         given = {"include_dashboard": False, "object_store_memory": OBJECTS} if self.own else {"address": address}
         try:
             ray.init(**given, **common)
-        except Exception as error:  # Ray raises what it likes
+        except Exception as error:  # Ray raises many types
             said = (str(error).splitlines() or [type(error).__name__])[0]
             where = "Ray does not start here" if self.own else f"no cluster lets this process in at {address}"
             raise InputError(f"{where}: {said}") from error
         self.address = str(ray.get_runtime_context().gcs_address)
-        logging.getLogger("ray.serve").setLevel(logging.ERROR)  # replicas that come and go are no news
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)  # it logs every change of replicas
         serve.start(proxy_location="Disabled")
         self.ledger = open_ledger()
 
     def close(self) -> None:
-        """Leave the cluster; one of its own ends."""
+        """Leave the cluster; one that this process started ends."""
         if self.own:
             serve.shutdown()
         ray.shutdown()
 
     def offer(self, version: Version, folder: Path) -> None:
-        """Tell the others that this node has the files of a version."""
+        """Register that this node has the files of a version."""
         self.ledger.have(version.digest, here(), str(folder))
 
     def provide(self, store: Store, version: Version, shared: str = "") -> Any:
-        """The model of a version in the store of this node, as `fetching.provide`."""
+        """The model of a version in this node's store, as `fetching.provide`."""
         return provide(store, version, find_sources(self.ledger, version, shared))
 
     def deploy(self, version: Version, plan: Plan) -> None:
-        """Start the replicas of a version, and return when requests may go to them; InputError if they fail."""
+        """Start the replicas of a version, and return when they are ready; InputError if they fail."""
         runs = version.application in serve.status().applications
         free = (ray.cluster_resources() if runs else ray.available_resources()).get("CPU", 0.0)
         if (needed := plan.fewest * plan.cpus) > free:
@@ -218,7 +218,7 @@ class Cluster:
         return RayReplicas(version)
 
     def retire(self, version: Version, patience: float) -> None:
-        """End the replicas of a version, once no gateway has used them for a while, or at last."""
+        """End the replicas of a version once no gateway uses them, or after `patience` seconds."""
         end, unused = time.monotonic() + patience, 0
         while time.monotonic() < end and unused < UNUSED:
             used = self.ledger.count_streams(version.name, version.digest)
@@ -228,14 +228,14 @@ class Cluster:
             serve.delete(version.application)
 
     def count_replicas(self, version: Version) -> dict[str, int]:
-        """How many replicas of a version there are, by their state."""
+        """The number of replicas of a version by state."""
         app = serve.status().applications.get(version.application)
         states: Mapping[Any, int] = app.deployments["engine"].replica_states if app and app.deployments else {}
         return {str(getattr(state, "value", state)).lower(): count for state, count in states.items()}
 
 
 def explain(app: Any, error: Exception) -> str:  # Any: as Serve's status has it
-    """Why an application does not start: the last line of what its replicas said."""
+    """Why an application does not start: the last line of its replicas' messages."""
     said = next((one.message for one in app.deployments.values() if one.message), "") if app else ""
     lines = [line.strip() for line in (said or str(error)).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""The engine of a model that replicas compute: where one is lost in the middle of an answer, another goes on."""
+"""The engine of a deployed model: if a replica is lost during an answer, another one continues it."""
 
 import secrets
 import time
@@ -16,39 +16,39 @@ from chatapp.generation.wire import Json, read_delta, write_options
 from chatapp.server.refusals import UNAVAILABLE, Refusal
 
 TRIES = 5
-"""Replicas that may be lost one after the other without having said anything new."""
+"""Replicas that may be lost in a row without any progress."""
 PAUSE = 0.2
 
 
 class ReplicaLost(Exception):
-    """The replica that was asked has ended, or the way to it."""
+    """The replica, or the connection to it, was lost."""
 
 
 class Replicas(Protocol):
-    """Those of one version, any of which may be asked."""
+    """The replicas of one version; each call goes to any of them."""
 
     def draw(self, asked: Json) -> Generator[Any, None, None]:
-        """What one of them says to a call, as `Replica.draw` has it, up to None; ReplicaLost."""
+        """What a replica sends in answer to a call, as `Replica.draw`, up to None; may raise ReplicaLost."""
 
     def look(self, asked: Json) -> Any:
-        """What one of them tells without writing; ReplicaLost."""
+        """The result of a call that generates nothing; may raise ReplicaLost."""
 
 
 class Diverged(Exception):
-    """A replica says something else than the one before it: another processor rounds otherwise."""
+    """A replica generated something else than the previous one, as processors round differently."""
 
 
 @dataclass
 class Heard:
-    """What was told of an answer, completion by completion; of what is said again, only the rest is told."""
+    """What was received of an answer, by completion; removes what another replica repeats."""
 
     tokens: dict[int, list[int]] = field(default_factory=dict)
     text: dict[int, int] = field(default_factory=dict)
-    """Characters."""
+    """Number of characters."""
     finished: set[int] = field(default_factory=set)
-    """Completions whose end was told."""
+    """Completions that have ended."""
     _tokens: dict[int, int] = field(default_factory=dict)
-    """How many tokens the replica that is asked now has said."""
+    """Number of tokens received from the current replica."""
     _text: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -57,11 +57,11 @@ class Heard:
         return sum(map(len, self.tokens.values()))
 
     def begin(self) -> None:
-        """Another replica begins."""
+        """Another replica starts over."""
         self._tokens, self._text = {}, {}
 
     def take(self, delta: Delta) -> Delta | None:
-        """What of a delta was not told before; None, if that is nothing."""
+        """The new part of a delta; None if there is none."""
         index = delta.index
         if index in self.finished:
             return None
@@ -70,7 +70,7 @@ class Heard:
         old = known[said : said + len(ids)]
         if ids[: len(old)] != old:
             raise Diverged
-        # Whether this replica has yet to say again what was told before.
+        # Whether this replica is still repeating what was received before.
         again = any(self._tokens.get(one, 0) < len(tokens) for one, tokens in self.tokens.items())
         known += ids[len(old) :]
         self._tokens[index] = said + len(ids)
@@ -86,7 +86,7 @@ class Heard:
 
 
 class DeployedEngine(ProxyEngine):
-    """A model of which replicas compute; its texts and tokens are counted here."""
+    """A model computed by replicas; tokenisation happens here."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class DeployedEngine(ProxyEngine):
     ) -> None:
         """`digest` is the version's.
 
-        `on_failover` is told the seconds from the last word of a replica that was lost to the next one.
+        `on_failover` is called with the seconds between the last output of a lost replica and the next output.
         """
         self._replicas, self._on_failover = replicas, on_failover
         super().__init__(self._look({"call": "facts"}), folder, tokenizer, chats=chats)
         self._origin = lambda: {"digest": digest}
 
     def _look(self, asked: Json, wanted: Wanted = yes) -> Any:  # Any: JSON
-        """What a replica says to a call; another one, where that is lost."""
+        """The result of a call, retried on other replicas."""
         for place in range(1, TRIES + 1):
             if not wanted():
                 break
@@ -120,10 +120,10 @@ class DeployedEngine(ProxyEngine):
         return None
 
     def _draw(self, asked: Json, options: Options) -> Deltas:
-        """The deltas of a call, whichever replicas say them.
+        """The deltas of a call, from one or more replicas.
 
-        Where the request has a seed, its text is computed again to where it had come, step by step: then it is the
-        same to the last bit. Else its tokens are read at once.
+        With a seed, another replica generates the text again step by step, so that it is the same to the last bit;
+        without one, it reads the tokens so far at once.
         """
         resumable = can_resume(options)
         if options.seed is None and not resumable:
@@ -162,7 +162,7 @@ class DeployedEngine(ProxyEngine):
 
 
 def accept(message: Any) -> Any:  # Any: as a replica says it
-    """What a replica says; Refusal where it refuses, ReplicaLost where it fails."""
+    """A replica's message; raises Refusal if it refuses, ReplicaLost if it failed."""
     if isinstance(message, dict) and (told := message.get("refused")):
         refusal = Refusal(told["status"], told["message"], param=told["param"], code=told["code"])
         raise refusal if refusal.status < 500 else ReplicaLost(refusal.message)
@@ -170,5 +170,5 @@ def accept(message: Any) -> Any:  # Any: as a replica says it
 
 
 def nobody(why: str) -> Refusal:
-    """The refusal of what no replica has answered."""
+    """The refusal when no replica could answer."""
     return Refusal(UNAVAILABLE, f"no replica can answer now ({why}); ask again later", code="no_replica", retry_after=5)

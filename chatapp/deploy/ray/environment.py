@@ -1,4 +1,4 @@
-"""What Ray reads before it starts: that it tells nobody how it is used, and whose token lets nodes in."""
+"""Ray's environment: no usage statistics, and the token that lets nodes join."""
 
 import os
 import secrets
@@ -12,13 +12,13 @@ TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 
 def check_installed() -> None:
-    """InputError where Ray is not installed."""
+    """Raise InputError if Ray is not installed."""
     if find_spec("ray") is None:
         raise InputError("Ray is not installed, which chatapp deploy ray needs; install chatapp with its extra `ray`")
 
 
 def prepare(home: Path, address: str) -> None:
-    """Set what Ray is to read; InputError where no cluster answers at the address, or its token is not here."""
+    """Set Ray's environment; InputError if no cluster answers at the address, or its token is missing."""
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # a machine may be busy
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_DISABLE_IMPORT_WARNING": "1"}
     if address:
@@ -32,7 +32,7 @@ def prepare(home: Path, address: str) -> None:
 
 
 def knock(address: str) -> None:
-    """InputError where nothing listens at an address: Ray itself would try for many minutes."""
+    """Raise InputError if nothing listens at an address: Ray would retry for many minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), 5).close()
@@ -41,7 +41,7 @@ def knock(address: str) -> None:
 
 
 def keep_secret(path: Path) -> Path:
-    """A file with a secret in its only line, made now unless it is there; only its user can read it."""
+    """The path of a private file with a secret, created on first use."""
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:

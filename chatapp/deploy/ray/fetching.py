@@ -1,4 +1,4 @@
-"""The files of a version, fetched once for each node and believed by their digests only."""
+"""Downloads the files of a version once per node, verified by digest."""
 
 import hashlib
 import time
@@ -13,24 +13,24 @@ from chatapp.text.units import size
 from model_store import Store, StoredModel
 
 PATIENCE = 600.0
-"""Seconds for which a source of the files is looked for."""
+"""Seconds to look for a source of the files."""
 PAUSE = 0.5
 
 
 class Source(Protocol):
-    """A folder that has the files of a version: one that nodes share, or another node's."""
+    """A folder with the files of a version: shared, or on another node."""
 
     name: str
 
     def read(self, path: str, start: int) -> Iterator[bytes]:
-        """A file from a place on; any error means that this source does not have it any more."""
+        """A file from an offset on; any error means that the source is lost."""
 
     def close(self, good: bool) -> None:
-        """Nothing more is wanted of it; whether all that came was right."""
+        """The source is no longer needed; `good` if its files were right."""
 
 
 class FolderSource:
-    """A folder that this node reaches as its own."""
+    """A folder that this node can read directly."""
 
     def __init__(self, folder: Path):
         self.folder, self.name = folder, str(folder)
@@ -42,7 +42,7 @@ class FolderSource:
 
 
 def read_pieces(folder: Path, path: str, start: int) -> Iterator[bytes]:
-    """A file of a folder, piece by piece."""
+    """A file in pieces, from an offset on."""
     with (folder / path).open("rb") as file:
         file.seek(start)
         while piece := file.read(PIECE):
@@ -50,15 +50,15 @@ def read_pieces(folder: Path, path: str, start: int) -> Iterator[bytes]:
 
 
 Find = Callable[[], Source | None]
-"""A source that may be asked now; None where all that there are have enough to do."""
+"""Finds a source that is free now; None if all are busy."""
 
 
 class Here(Exception):
-    """Another process of this node has fetched the files meanwhile."""
+    """Another process on this node has downloaded the files meanwhile."""
 
 
 def provide(store: Store, version: Version, find: Find, patience: float = PATIENCE) -> StoredModel:
-    """The version's model in the store of this node: fetched now, unless another process of the node has done so."""
+    """The version's model in this node's store, downloaded if no process of this node has done so."""
     target = store.location(version.stored).imported
 
     def write(folder: Path) -> None:
@@ -74,7 +74,7 @@ def provide(store: Store, version: Version, find: Find, patience: float = PATIEN
 
 
 def fetch(folder: Path, file: File, name: str, find: Find, patience: float) -> None:
-    """Fetch a file, from one source after the other, each going on where the last one ended."""
+    """Download a file, trying one source after another, each resuming where the last one ended."""
     target = folder / file.path
     if not target.resolve().is_relative_to(folder.resolve()):
         raise InputError(f"{name} has a file {file.path!r} outside of its folder: it is not fetched")
@@ -93,13 +93,13 @@ def fetch(folder: Path, file: File, name: str, find: Find, patience: float) -> N
                         known.update(piece)
                     good = start == file.size and known.hexdigest() == file.digest
                     failed = f"{source.name} has another file of this name"
-                except Exception as error:  # a node that has ended, a folder that is gone
+                except Exception as error:  # the node has ended, or the folder is gone
                     failed = f"{source.name}: {error}"
                 finally:
                     source.close(good)
                 if good:
                     return
-                if start >= file.size:  # all is there, and wrong: nobody knows whose part was
+                if start >= file.size:  # complete but wrong: start over, since any source may be at fault
                     known, start = hashlib.sha256(), 0
                     written.seek(0)
                     written.truncate()

@@ -1,4 +1,4 @@
-"""The gateway: the server of `chatapp serve`, whose only model is the one that is deployed."""
+"""The gateway: the server of `chatapp serve`, whose only model is the deployed one."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from chatapp.deploy.ray.cluster import Cluster
 
 SPOKEN = (openai.PROTOCOL, responses.PROTOCOL, anthropic.PROTOCOL)
-"""The protocols that only ask a model; those that also pull and delete would do so on one node."""
+"""Protocols that only ask a model; others also pull and delete, which would affect only one node."""
 LOOKING = 1.0
-"""Seconds between two looks at which version is current."""
+"""Seconds between checks for the current version."""
 UNBOUNDED = 1 << 62
-"""Bytes: the model is in the replicas' memory."""
+"""Bytes: the model uses the replicas' memory, not the gateway's."""
 
 
 class DeployedStore(Store):
-    """The store of this node as clients see it: one model, under the name that it was deployed by."""
+    """This node's store as clients see it: one model, under its deployed name."""
 
     def __init__(self, store: Store, model: StoredModel, name: str):
         super().__init__(store.root, None, store.roots[1:])
         self.stored, self.shown = model, replace(model, name=name)
 
     def every_location(self) -> dict[str, Any]:
-        """The name of the model."""
+        """The location of the model."""
         return {self.shown.name: self.location(self.stored.name)}
 
     def get(self, name: str) -> StoredModel:
@@ -61,7 +61,7 @@ class DeployedStore(Store):
 
 
 class DeployedWorkspace(Workspace):
-    """What a gateway opens: the model that is deployed, of which replicas compute."""
+    """A workspace whose only model is the deployed one."""
 
     def __init__(self, workspace: Workspace, name: str):
         super().__init__(workspace.home)
@@ -72,12 +72,12 @@ class DeployedWorkspace(Workspace):
         self.on_failover: Callable[[float], object] = lambda seconds: None
 
     def open_store(self) -> Store:
-        """The one model."""
-        assert self.model  # told before the first request
+        """The store with the one model."""
+        assert self.model  # set before the first request
         return DeployedStore(super().open_store(), self.model, self.name)
 
     def open_model(self, name: str, *given: Any, **options: Any) -> Opened:
-        """The model, as the replicas of the current version compute it."""
+        """The model, computed by the replicas of the current version."""
         store, replicas, version = self.open_store(), self.replicas, self.version
         model = store.get(name)
         assert replicas and version
@@ -93,7 +93,7 @@ class DeployedWorkspace(Workspace):
 
 
 class Gateway:
-    """A server in front of a cluster: it follows the current version, and tells what it uses."""
+    """A server in front of a cluster; it follows the current version, and reports which one it uses."""
 
     def __init__(
         self, workspace: DeployedWorkspace, settings: ServerSettings, cluster: Cluster, shared: str, tell: Tell
@@ -102,7 +102,7 @@ class Gateway:
         self.id = secrets.token_hex(8)
         self.service = Service(workspace, replace(settings, models=(workspace.name,), memory=UNBOUNDED), None, tell)
         self._left = list[LoadedModel]()
-        """Models of earlier versions, on which answers still draw."""
+        """Models of earlier versions that still have answers in progress."""
         self._said = ""
         registry = self.service.metrics.registry
         self.failovers = Histogram(
@@ -116,20 +116,20 @@ class Gateway:
         workspace.on_failover = self.failovers.observe
 
     def take(self, version: Version) -> None:
-        """Make a version the one that new requests go to; in a thread, for its files may have to come."""
+        """Send new requests to this version; runs in a thread, as its files may have to be downloaded."""
         one = self.workspace
         model = self.cluster.provide(Workspace.open_store(one), version, self.shared)
         one.version, one.model, one.replicas = version, model, self.cluster.open_replicas(version)
 
     async def follow(self) -> None:
-        """Look every second which version is current, and tell what this gateway does."""
+        """Check every second which version is current, and report this gateway's state."""
         while True:
-            with suppress(Exception):  # the head is away: what runs, runs on
+            with suppress(Exception):  # without the head node, running answers continue
                 await self.look()
             await asyncio.sleep(LOOKING)
 
     async def look(self) -> None:
-        """Tell what this gateway does, and take the version that is current."""
+        """Report this gateway's state, and switch to the current version."""
         version, name = self.workspace.version, self.workspace.name
         assert version
         self._leave_old(version)
@@ -141,7 +141,7 @@ class Gateway:
         if current and current.digest != version.digest:
             taking = in_thread(lambda: self.take(current))
             while not (await asyncio.wait([taking], timeout=LOOKING))[0]:
-                with suppress(Exception):  # the files may take long, and who is not heard of is taken for gone
+                with suppress(Exception):  # keep reporting during a long download, or the gateway counts as gone
                     await self._hear(version)
             if error := taking.exception():
                 self._say(f"{name} stays version {version.digest[:12]}: {current.digest[:12]} cannot be had: {error}")
@@ -151,19 +151,19 @@ class Gateway:
             self._say(f"{name} is version {current.digest[:12]} now")
 
     async def _hear(self, version: Version) -> Version | None:
-        """Tell the cluster which version this gateway uses; the one that is current."""
+        """Report which version this gateway uses; returns the current one."""
         streams = self.count_streams()
         hear, name = self.cluster.ledger.hear, self.workspace.name
         return await in_thread(lambda: hear(self.id, name, version.digest, streams))
 
     def _say(self, line: str) -> None:
-        """Tell something that has changed: what fails is tried again every second."""
+        """Log a line unless it repeats the last one, since failures are retried every second."""
         if line != self._said:
             self.tell(line)
         self._said = line
 
     def _leave_old(self, version: Version) -> None:
-        """Open the model anew for the next request, where it is another version's; who draws on it still, goes on."""
+        """Let the next request open the model anew if it is of another version; running answers continue."""
         models, name = self.service.models, self.workspace.name
         self._left = [loaded for loaded in self._left if loaded.users]
         if (loaded := models.open.get(name)) and digest_of(loaded) != version.digest:
@@ -171,7 +171,7 @@ class Gateway:
             models.close(name)
 
     def count_streams(self) -> Mapping[str, int]:
-        """The answers that are being written, by the digest of the version that writes them."""
+        """The number of answers in progress, by the digest of their version."""
         counts = Counts[str]()
         for loaded in [*self._left, *self.service.models.open.values()]:
             counts[digest_of(loaded)] += loaded.users
@@ -179,5 +179,5 @@ class Gateway:
 
 
 def digest_of(loaded: LoadedModel) -> str:
-    """The version that an open model is."""
+    """The digest of the version that an open model belongs to."""
     return str(loaded.engine.origin["digest"])

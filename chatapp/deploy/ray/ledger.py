@@ -1,4 +1,4 @@
-"""What all of a cluster know: which version is current, which gateway uses which, and which nodes have its files."""
+"""The cluster's shared state: the current version, the gateways that use it, and the nodes that have its files."""
 
 import math
 import time
@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from chatapp.deploy.ray.version import Version
 
 GONE = 10.0
-"""Seconds after which a gateway that was not heard of is gone."""
+"""Seconds without a report after which a gateway counts as gone."""
 FAN = 2
-"""Nodes that fetch from one node at a time: the files spread as a tree grows."""
+"""Nodes that may download from one node at a time, so that files spread like a tree."""
 REST = 30.0
-"""Seconds for which a node whose files were wrong, or which did not answer, is not asked."""
+"""Seconds for which a node that failed or had wrong files is not asked."""
 LONGEST = 900.0
-"""Seconds after which a node that fetches is taken for one that ended."""
+"""Seconds after which a downloading node counts as gone."""
 
 
 @dataclass
 class Gateway:
-    """What a gateway has told of itself."""
+    """The last report of a gateway."""
 
     heard: float
     digest: str
-    """The version that it gives new requests to."""
+    """The version it sends new requests to."""
     streams: Mapping[str, int]
-    """By digest, the answers that are being written."""
+    """The number of answers in progress, by version digest."""
 
 
 @dataclass
@@ -35,13 +35,13 @@ class Holder:
     node: str
     folder: str
     fetching: dict[str, float] = field(default_factory=dict)
-    """Who reads them, and since when."""
+    """The nodes that download from it, and since when."""
     left: float = -math.inf
-    """When it was last found wrong, or gone."""
+    """When it last failed."""
 
 
 class Ledger:
-    """Kept by one process for all of them; times by its own clock."""
+    """Kept in one process for the whole cluster; times are by its clock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
@@ -52,11 +52,11 @@ class Ledger:
     # Versions
 
     def promote(self, version: Version) -> None:
-        """From now on, requests for its name go to this version."""
+        """Make this the current version of its model."""
         self._current[version.name] = version
 
     def forget(self, name: str) -> None:
-        """There is no such model any more."""
+        """Remove a model."""
         self._current.pop(name, None)
 
     def current(self, name: str) -> Version | None:
@@ -64,30 +64,30 @@ class Ledger:
         return self._current.get(name)
 
     def names(self) -> list[str]:
-        """The models that are deployed."""
+        """The names of the deployed models."""
         return sorted(self._current)
 
     def hear(self, gateway: str, name: str, digest: str, streams: Mapping[str, int]) -> Version | None:
-        """Take in what a gateway tells every second; the version that is current."""
+        """Take a gateway's report, sent every second; returns the current version."""
         self._gateways[gateway, name] = Gateway(self._clock(), digest, dict(streams))
         return self.current(name)
 
     def count_streams(self, name: str, digest: str) -> int:
-        """The answers that a version is writing, and the gateways that have yet to take the one in its place."""
+        """The answers a version has in progress, plus the gateways still to switch to its successor."""
         now = self._clock()
         self._gateways = {key: one for key, one in self._gateways.items() if now - one.heard < GONE}
         there = [one for (_, model), one in self._gateways.items() if model == name]
-        followed = name in self._current  # what was taken away has none in its place
+        followed = name in self._current  # a removed model has no successor
         return sum(one.streams.get(digest, 0) + (followed and one.digest == digest) for one in there)
 
     # Files
 
     def have(self, digest: str, node: str, folder: str) -> None:
-        """A node has all files of a version."""
+        """Register that a node has all files of a version."""
         self._holders.setdefault(digest, {}).setdefault(node, Holder(node, folder))
 
     def claim(self, digest: str, taker: str) -> tuple[str, str] | None:
-        """The node and the folder to fetch from: of those that have time, the one that feeds the fewest."""
+        """The node and folder to download from: the free one with the fewest downloads; None if all are busy."""
         now, holders = self._clock(), self._holders.get(digest, {})
         for one in holders.values():
             one.fetching = {who: since for who, since in one.fetching.items() if now - since < LONGEST}
@@ -99,7 +99,7 @@ class Ledger:
         return chosen.node, chosen.folder
 
     def release(self, digest: str, node: str, taker: str, good: bool) -> None:
-        """What was claimed has ended; a node whose files were wrong, or which did not answer, is left for a while."""
+        """A download has ended; a node that failed is not asked for a while."""
         if one := self._holders.get(digest, {}).get(node):
             one.fetching.pop(taker, None)
             one.left = one.left if good else self._clock()

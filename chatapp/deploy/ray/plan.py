@@ -1,28 +1,28 @@
-"""What is to be deployed, where, and by how many replicas."""
+"""The plan of a deployment."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be deployed, where, and what each replica takes; times in seconds."""
+    """What to deploy, where, and the resources of each replica; times in seconds."""
 
     model: str
-    """In the store of this machine; nothing, where only a gateway is wanted."""
+    """In this machine's store; empty if only a gateway is wanted."""
     name: str
-    """What clients call it; nothing: as the model is called."""
+    """The name for clients; empty: the model's."""
     address: str
-    """Of a cluster; nothing: one of this machine alone, which ends with this process."""
+    """The cluster's address; empty: a cluster of this machine alone, which ends with this process."""
     shared: str
-    """A folder that all nodes reach, for the files; nothing: nodes fetch them from each other."""
+    """A folder all nodes can read, for the files; empty: nodes download them from each other."""
     answers: bool
-    """Whether requests are answered here, until this process is told to end."""
+    """Whether to run a gateway here until told to end."""
     fewest: int
     most: int
-    """Replicas."""
+    """Minimum and maximum replicas."""
     parallel: int
-    """Answers that one of them writes at once."""
+    """Answers that a replica generates at the same time."""
     cpus: float
-    """Of a node, for each of them."""
+    """CPUs per replica."""
     drain: float
-    """How long one that is to end may take to end its answers."""
+    """How long a replica may take to finish its answers."""

@@ -1,4 +1,4 @@
-"""A replica: a model that is open on a node, and what it says to gateways."""
+"""A replica: a model open on a node, and its messages to gateways."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,15 +13,15 @@ from chatapp.text.threads import in_thread
 
 
 class Replica:
-    """A model that answers the calls of `DeployedEngine`; belongs to the event loop that asks it."""
+    """A model that answers the calls of `DeployedEngine`; used from a single event loop."""
 
     def __init__(self, engine: Engine):
         self.engine = engine
 
     async def draw(self, asked: Json) -> AsyncIterator[Any]:
-        """The deltas of a call, in lists, and None after the last one; or why it is refused.
+        """The deltas of a call in lists, then None; or a refusal.
 
-        A list ends with tokens where it has text: then it is known of which tokens all text was told.
+        A list with text ends with tokens, so that the tokens of all text sent are known.
         """
         drawing = Drawing(lambda: draw(self.engine, asked, read_options(asked["options"])))
         group = list[Any]()
@@ -40,7 +40,7 @@ class Replica:
             await drawing.ended.wait()
 
     async def look(self, asked: Json) -> Any:
-        """What the engine tells without writing, or why that is refused."""
+        """The result of a call that generates nothing, or a refusal."""
         try:
             if asked["call"] == "facts":
                 return describe(self.engine)
@@ -50,6 +50,6 @@ class Replica:
 
 
 def write_refusal(error: Exception) -> Json:
-    """What an error means to a client."""
+    """An error as a message to the gateway."""
     told = explain(error)
     return {"refused": {"status": told.status, "message": told.message, "param": told.param, "code": told.code}}

@@ -1,4 +1,4 @@
-"""What `chatapp deploy ray` does: deploy a version, put it in the place of another, answer requests, take it away."""
+"""`chatapp deploy ray`: deploy a version, replace another by it, answer requests, remove it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def deploy(workspace: Workspace, plan: Plan, settings: ServerSettings, placement: PlacementOptions) -> int:
-    """Deploy a model, roll over from the version before, and answer requests; the exit code."""
+    """Deploy a model, replacing its previous version, and answer requests; returns the exit code."""
     environment.check_installed()
     described = describe(workspace.open_store(), plan, placement) if plan.model else None
     environment.prepare(workspace.home, plan.address)
@@ -40,7 +40,7 @@ def deploy(workspace: Workspace, plan: Plan, settings: ServerSettings, placement
 
 
 def describe(store: Store, plan: Plan, placement: PlacementOptions) -> tuple[Version, StoredModel]:
-    """The version that the model of a plan is; in the shared folder, too, where there is one."""
+    """The version that a plan's model makes, with its files copied to the shared folder if there is one."""
     model = store.get(plan.model)
     version = describe_version(store, model, placement, plan.name)
     if plan.shared:
@@ -49,7 +49,7 @@ def describe(store: Store, plan: Plan, placement: PlacementOptions) -> tuple[Ver
 
 
 def share(shared: Path, version: Version, model: StoredModel) -> None:
-    """Put the files of a version into the folder that all nodes reach, unless they are there."""
+    """Copy the files of a version to the folder all nodes can read, unless they are there."""
     target, part = shared / version.stored, shared / f".{version.stored}.part"
     if target.is_dir():
         return
@@ -63,7 +63,7 @@ def share(shared: Path, version: Version, model: StoredModel) -> None:
 
 
 def roll(cluster: Cluster, version: Version, model: StoredModel, plan: Plan) -> None:
-    """Start a version beside the one before, give it the requests, and end that one when its answers have ended."""
+    """Start a version beside the previous one, switch requests to it, and end the old one after its answers."""
     before = cluster.ledger.current(version.name)
     if not plan.shared:
         cluster.offer(version, model.folder)
@@ -89,7 +89,7 @@ def answer(workspace: Workspace, cluster: Cluster, name: str, settings: ServerSe
 
 
 def remove(workspace: Workspace, name: str, address: str, patience: float) -> int:
-    """Take a deployed model away, when what it is writing has ended; the exit code."""
+    """Remove a deployed model after its answers have ended; returns the exit code."""
     environment.check_installed()
     environment.prepare(workspace.home, address)
     from chatapp.deploy.ray.cluster import Cluster
@@ -103,10 +103,10 @@ def remove(workspace: Workspace, name: str, address: str, patience: float) -> in
 
 
 def find_keys(workspace: Workspace, given: Path | None) -> tuple[str, ...]:
-    """The keys that clients must have: those of a file, else one that is made here at the first time."""
+    """The keys for clients: from a file, or one that is created on first use."""
     if given:
         return read_keys(given)
-    environment.check_installed()  # or a key would be made for nothing
+    environment.check_installed()  # before a key is created in vain
     path = environment.keep_secret(workspace.home / "deploy" / "keys")
     tell(f"clients need the key in {path}")
     return read_keys(path)

@@ -1,4 +1,4 @@
-"""What is deployed: the files of a model by their digests, and where and how they run."""
+"""What is deployed: a model's files by digest, and its placement."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from model_store.checkpoint import links
 from model_store.local.sources import checkpoint_files
 
 PIECE = 4 << 20
-"""Bytes that are read at a time."""
+"""Bytes read at a time."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class File:
     """A file of a checkpoint."""
 
     path: str
-    """Below the checkpoint's folder, with slashes."""
+    """Relative to the checkpoint's folder, with slashes."""
     size: int
     digest: str
     """SHA-256."""
@@ -31,34 +31,34 @@ class File:
 
 @dataclass(frozen=True)
 class Version:
-    """A model as it is deployed: on processors that are alike, the same seed gives the same text."""
+    """A model as deployed: on identical processors, the same seed gives the same text."""
 
     name: str
-    """What clients call the model."""
+    """The model's name for clients."""
     files: tuple[File, ...]
     placement: Placement
     made_by: str = __version__
-    """The version of chatapp, which has to be the same on all nodes."""
+    """The version of chatapp, which must be the same on all nodes."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it but the name."""
+        """SHA-256 of everything but the name."""
         facts = {**asdict(self), "name": ""}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @property
     def stored(self) -> str:
-        """The name of the model in the store of each node."""
+        """The model's name in the nodes' stores."""
         return f"{self.name}-{self.digest[:12]}"
 
     @property
     def application(self) -> str:
-        """The name of Ray Serve's application."""
+        """The name of the Ray Serve application."""
         return f"chatapp-{self.stored}"
 
 
 def describe_version(store: Store, model: StoredModel, options: PlacementOptions, name: str = "") -> Version:
-    """The version that a model of this machine is, to be called `name`; InputError where it cannot be deployed."""
+    """The version that a local model makes under this name; InputError if it cannot be deployed."""
     if model.export or links.linked(model.folder):
         raise InputError(
             f"{model.name} is one file or an export that others made: nodes fetch checkpoints; pull or import that one"
@@ -71,7 +71,7 @@ def describe_version(store: Store, model: StoredModel, options: PlacementOptions
 
 
 def describe_file(folder: Path, path: Path) -> File:
-    """A file of a checkpoint, read to its end for its digest."""
+    """A file of a checkpoint with its digest."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return File(path.relative_to(folder).as_posix(), path.stat().st_size, digest)

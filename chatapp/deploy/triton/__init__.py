@@ -1,1 +1,1 @@
-"""Model repositories for Triton Inference Server, and the Python models that the server runs in them."""
+"""Model repositories for Triton Inference Server, and the Python models that run in them."""

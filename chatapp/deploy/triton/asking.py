@@ -1,4 +1,4 @@
-"""Ask an exported repository, loaded by the stand-in for Triton, and compare its answers with ours."""
+"""Runs an exported repository in the stand-in for Triton and compares its answers with ours."""
 
 import json
 import subprocess
@@ -20,14 +20,14 @@ from model_store.exports import triton as repository
 
 PROMPT = "Once upon a time"
 WORDS = 4
-"""Tokens that the ensemble is asked for, one by one."""
+"""Tokens requested from the ensemble, one by one."""
 TOKENS = 12
-"""Tokens that the chat model is asked for."""
+"""Tokens requested from the chat model."""
 SEED = 7
 
 
 class Server:
-    """A process that has loaded a repository, and answers."""
+    """A process that has loaded a repository."""
 
     def __init__(self, folder: Path):
         command = [sys.executable, "-P", str(Path(stand_in.__file__)), str(folder)]
@@ -35,13 +35,13 @@ class Server:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, encoding="utf-8")
 
     def ask(self, model: str, **inputs: Sequence[Any]) -> list[dict[str, Any]]:  # Any: what JSON has
-        """The responses of a model; ExportError where it gives none, or an error."""
+        """The responses of a model; ExportError if it fails."""
         assert self.process.stdin and self.process.stdout and self.process.stderr
         try:
             self.process.stdin.write(json.dumps({"model": model, "inputs": inputs}) + "\n")
             self.process.stdin.flush()
         except OSError:
-            pass  # it has ended; what it said tells why
+            pass  # it has ended; its standard error says why
         if not (line := self.process.stdout.readline()):
             said = self.process.stderr.read().strip().splitlines()
             raise ExportError(f"the repository could not be loaded: {said[-1] if said else 'it ended'}")
@@ -53,7 +53,7 @@ class Server:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Server]:
-    """A repository that answers, for as long as it is needed."""
+    """A running server for a repository."""
     server = Server(folder)
     try:
         yield server
@@ -63,7 +63,7 @@ def serving(folder: Path) -> Iterator[Server]:
 
 
 def ask(folder: Path, engine: Engine) -> list[Finding]:
-    """What each model of the repository answers, compared with what our engine does."""
+    """Compare the answer of each model in the repository with our engine's."""
     found = []
     with serving(folder) as server:
         text, ours = PROMPT, PROMPT
@@ -81,12 +81,12 @@ def ask(folder: Path, engine: Engine) -> list[Finding]:
 
 
 def join(answers: Sequence[dict[str, Any]]) -> str:
-    """What all responses say."""
+    """The text of all responses."""
     return "".join(one["thinking"][0] + one["text_output"][0] for one in answers)
 
 
 def next_word(engine: Engine, text: str) -> str:
-    """The likeliest token after a text."""
+    """The text of our likeliest next token."""
     tokens = engine.tokenizer.encode_prompt(text)
     engine.session.rewind(0)
     logits = engine.session.forward(np.array([tokens]))
@@ -95,7 +95,7 @@ def next_word(engine: Engine, text: str) -> str:
 
 
 def answer(engine: Engine) -> str:
-    """What the model answers to the prompt, or writes after it."""
+    """Our reply to the prompt, or its continuation."""
     options = replace(engine.defaults, seed=SEED, max_tokens=TOKENS)
     deltas = engine.chat([Message("user", PROMPT)], options) if engine.can_chat else engine.complete(PROMPT, options)
     return "".join(delta.text for delta in deltas)

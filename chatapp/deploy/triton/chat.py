@@ -1,4 +1,4 @@
-"""The model `chat`: it answers messages or continues a text as chatapp does, in a stream or at once."""
+"""The Triton model `chat`: answers messages or continues a text as chatapp does, streaming or not."""
 
 from __future__ import annotations  # Triton has no such types yet while it completes a configuration
 
@@ -29,20 +29,20 @@ from model_store.tokenizers.chat_template import chat_template
 
 GRAPH = "language_model"
 ENOUGH = 256
-"""Tokens by which a model without a chat template continues a text, as `chatapp run` does."""
+"""Default number of tokens by which a base model continues a text, as in `chatapp run`."""
 NAMED = ("max_tokens", "temperature", "top_k", "top_p", "seed")
 KNOWN = {field.name for field in fields(Options)} - {"n"}
-"""Options that a request may have."""
+"""The options that a request may have."""
 FIGURES = ("prompt_tokens", "completion_tokens", "seed", "time_to_first_token", "tokens_per_second")
-"""What is told of an answer."""
+"""The fields of Usage that are reported."""
 ROLES = ("system", "user", "assistant")
 
 
 class TritonPythonModel:
-    """What Triton's Python backend runs: each request has a thread, and caches of its own."""
+    """The model class for Triton's Python backend; each request has a thread and a cache of its own."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Read the tokenizer and the chat template, if there is one."""
+        """Read the tokenizer, and the chat template if there is one."""
         folder = Path(args["model_repository"], args["model_version"])
         parameters = json.loads(args["model_config"]).get("parameters", {})
         self.facts, self.tokenizer = read_facts(folder), open_tokenizer(folder)
@@ -52,7 +52,7 @@ class TritonPythonModel:
         self.pool = ThreadPoolExecutor(int(parameters.get("streams", {}).get("string_value", "8")))
 
     def execute(self, requests: Sequence[pb.InferenceRequest]) -> None:
-        """Begin to answer each request, or let it wait for a thread."""
+        """Start answering each request, or queue it for a thread."""
         for request in requests:
             sender = request.get_response_sender()
             try:
@@ -63,7 +63,7 @@ class TritonPythonModel:
             self.pool.submit(self.answer, wanted, sender)
 
     def answer(self, wanted: Wanted, sender: pb.InferenceResponseSender) -> None:
-        """Send the deltas of an answer as they come, or all of them together."""
+        """Send the deltas of an answer as they arrive, or all at the end."""
         try:
             engine = Engine(RemoteSession(self.facts, compute), self.tokenizer, self.template, defaults=self.defaults)
             if wanted.messages:
@@ -80,17 +80,17 @@ class TritonPythonModel:
                         sender.send(respond(unsent))
                         unsent.clear()
             sender.send(respond(unsent, engine.last_usage), flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
-        except Exception as error:  # or the client would wait for ever
+        except Exception as error:  # otherwise the client would wait forever
             fail(sender, error)
 
     def finalize(self) -> None:
-        """End what waits, and the process that renders templates."""
+        """Cancel waiting requests, and end the template renderer's process."""
         self.pool.shutdown(cancel_futures=True)
         self.renderer.close()
 
 
 def respond(deltas: Sequence[Delta], usage: Usage | None = None) -> pb.InferenceResponse:
-    """A response of what some deltas say, the last one with the figures."""
+    """A response with the text of some deltas, and the usage if it is the last."""
     said = {
         "text_output": "".join(one.text for one in deltas if one.channel == "text"),
         "thinking": "".join(one.text for one in deltas if one.channel != "text"),
@@ -101,10 +101,10 @@ def respond(deltas: Sequence[Delta], usage: Usage | None = None) -> pb.Inference
 
 
 class Wanted:
-    """A request, checked."""
+    """A checked request."""
 
     def __init__(self, given: Mapping[str, Any], defaults: Options, *, chats: bool):
-        """Raises UserError for what no answer can be given to."""
+        """Raises UserError if the request is invalid."""
         self.stream = bool(given.get("stream", False))
         self.text = str(given.get("text_input", ""))
         self.messages = read_messages(given, chats)
@@ -120,7 +120,7 @@ class Wanted:
 
 
 def read_messages(given: Mapping[str, Any], chats: bool) -> list[Message]:
-    """The conversation that is to be answered; nothing, where a text is to be continued."""
+    """The conversation to answer; empty if a text is to be continued."""
     if not given.get("messages"):
         return [Message("user", str(given["text_input"]))] if chats and given.get("text_input") else []
     if given.get("text_input"):
@@ -153,7 +153,7 @@ def read_more(text: str) -> dict[str, Any]:
 
 
 def as_option(name: str, value: Any) -> Any:  # Any: what JSON has, and what an option takes
-    """A value of JSON as `Options` takes it: ids as numbers, schemas as texts, lists as tuples."""
+    """A JSON value as `Options` takes it: ids as numbers, schemas as text, lists as tuples."""
     if name == "json_schema" and isinstance(value, dict):
         return json.dumps(value)
     if name == "logit_bias" and isinstance(value, dict):
@@ -162,7 +162,7 @@ def as_option(name: str, value: Any) -> Any:  # Any: what JSON has, and what an 
 
 
 def read_inputs(request: pb.InferenceRequest) -> dict[str, Any]:
-    """The inputs that a request has, as what Python has for each."""
+    """The inputs of a request as Python values."""
     given: dict[str, Any] = {}
     for tensor in request.inputs():
         values = [
@@ -175,7 +175,7 @@ def read_inputs(request: pb.InferenceRequest) -> dict[str, Any]:
 
 
 def compute(feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> list[np.ndarray]:
-    """Ask the model that computes the decoder."""
+    """Run the model that computes the decoder."""
     inputs = [pb.Tensor(name, np.ascontiguousarray(values)) for name, values in feeds.items()]
     request = pb.InferenceRequest(model_name=GRAPH, requested_output_names=list(names), inputs=inputs)
     response = request.exec()
@@ -185,14 +185,14 @@ def compute(feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> list[np.nd
 
 
 def fail(sender: pb.InferenceResponseSender, error: Exception) -> None:
-    """Answer with an error, and nothing after it."""
+    """Send an error as the final response."""
     what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     response = pb.InferenceResponse(error=pb.TritonError(what))
     sender.send(response, flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
 def find_command() -> tuple[str, ...]:
-    """What starts the process that renders templates: in the server, sys.executable need not be a Python."""
+    """The command of the template renderer's process: inside the server, sys.executable may not be Python."""
     python = sys.executable if "python" in Path(sys.executable or "").name else shutil.which("python3")
     apart = ("-P",) if sys.version_info >= (3, 11) else ()
     return (python or "python3", *apart, str(Path(rendering.__file__).with_name("sandbox.py")))

@@ -1,4 +1,4 @@
-"""The model `decoder` of the ensemble: logits become the likeliest next token, and that its text."""
+"""The ensemble's model `decoder`: takes logits and returns the text of the likeliest next token."""
 
 from __future__ import annotations  # Triton has no such types yet while it completes a configuration
 
@@ -12,14 +12,14 @@ from chatapp.generation.text.tokenizer import open_tokenizer
 
 
 class TritonPythonModel:
-    """What Triton's Python backend runs."""
+    """The model class for Triton's Python backend."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Read the tokenizer."""
         self.tokenizer = open_tokenizer(Path(args["model_repository"], args["model_version"]))
 
     def execute(self, requests: Sequence[pb.InferenceRequest]) -> list[pb.InferenceResponse]:
-        """Decode the next token of each request, as it stands behind the text; nothing where the text ends."""
+        """The text of each request's next token; empty if the text ends."""
         return [
             self.decode(*(pb.get_input_tensor_by_name(request, name).as_numpy() for name in ("input_ids", "logits")))
             for request in requests

@@ -1,4 +1,4 @@
-"""The model `encoder` of the ensemble: a text becomes tokens, with caches that hold nothing yet."""
+"""The ensemble's model `encoder`: takes a text and returns tokens and empty caches."""
 
 from __future__ import annotations  # Triton has no such types yet while it completes a configuration
 
@@ -13,7 +13,7 @@ from chatapp.generation.text.tokenizer import open_tokenizer
 
 
 class TritonPythonModel:
-    """What Triton's Python backend runs."""
+    """The model class for Triton's Python backend."""
 
     def initialize(self, args: dict[str, str]) -> None:
         """Read the tokenizer."""
@@ -21,7 +21,7 @@ class TritonPythonModel:
         self.tokenizer, self.facts = open_tokenizer(folder), read_facts(folder)
 
     def execute(self, requests: Sequence[pb.InferenceRequest]) -> list[pb.InferenceResponse]:
-        """Encode the text of each request; one that does not fit the context is answered with an error."""
+        """Encode the text of each request; an error if it does not fit the context."""
         return [self.encode(pb.get_input_tensor_by_name(request, "TEXT").as_numpy()[0]) for request in requests]
 
     def encode(self, text: bytes) -> pb.InferenceResponse:

@@ -1,4 +1,4 @@
-"""A session whose decoder another model of the server computes: its caches go in as inputs and come out as outputs."""
+"""A session whose decoder another Triton model computes: caches are passed in as inputs and come back as outputs."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from backends.cached import CachedSession
 
 FACTS = "facts.json"
 Compute = Callable[[Mapping[str, np.ndarray], Sequence[str]], Sequence[np.ndarray]]
-"""Gives the outputs of these names for inputs by name."""
+"""Computes the outputs of these names from inputs by name."""
 
 
 @dataclass(frozen=True)
@@ -22,24 +22,24 @@ class Facts:
     context_length: int
     vocab_size: int
     layers: list[tuple[int, int, int]]
-    """Of each that has keys of its own its number, its key-value heads and their size."""
+    """For each layer with a cache: index, key-value heads, head size."""
     runtime: str
     precision: str
 
     def write(self, folder: Path) -> None:
-        """Keep them in a folder."""
+        """Write them to a folder."""
         (folder / FACTS).write_text(json.dumps(asdict(self)), "utf-8")
 
 
 def read_facts(folder: Path) -> Facts:
-    """The facts that an export has written."""
+    """The facts written by an export."""
     return Facts(**json.loads((folder / FACTS).read_text("utf-8")))
 
 
 class RemoteSession(CachedSession):
-    """A decoder with the caches here.
+    """A decoder whose caches are kept here.
 
-    Each begins with a place that is never seen, for no server takes tensors without a number for granted.
+    Each cache begins with a masked position, since not every server accepts empty tensors.
     """
 
     def __init__(self, facts: Facts, compute: Compute):
@@ -66,7 +66,7 @@ class RemoteSession(CachedSession):
 
 
 def empty_caches(layers: Sequence[tuple[int, int, int]], batch: int) -> dict[str, np.ndarray]:
-    """The caches of no tokens: a place that the mask hides."""
+    """Caches without tokens: one masked position."""
     return {
         f"past_key_values.{i}.{kind}": np.zeros((batch, heads, 1, size), np.float32)
         for i, heads, size in layers
@@ -75,7 +75,7 @@ def empty_caches(layers: Sequence[tuple[int, int, int]], batch: int) -> dict[str
 
 
 def token_inputs(tokens: np.ndarray, before: int, last: int = 1) -> dict[str, np.ndarray]:
-    """Tokens (batch, count) behind so many others, as the graph takes them."""
+    """The graph's inputs for tokens (batch, count) after `before` others."""
     batch, count = tokens.shape
     mask = np.ones((batch, 1 + before + count), np.int64)
     mask[:, 0] = 0

@@ -1,8 +1,8 @@
-"""A stand-in for Triton Inference Server: it loads a model repository and answers what it is asked.
+"""A stand-in for Triton Inference Server, which loads a model repository and answers requests.
 
-`python stand_in.py REPOSITORY` reads requests as lines of JSON and imports nothing of ours: what the Python models need
-must be beside them. It has the ensembles, the Python backend with decoupled models, and the runtimes' backends, as far
-as an export uses them; shapes and types are compared with config.pbtxt, as the server does.
+`python stand_in.py REPOSITORY` reads requests as lines of JSON. It imports nothing of chatapp, so that the Python
+models must bring what they need. It implements ensembles, the Python backend with decoupled models, and the runtime
+backends as far as an export uses them; like the server, it compares shapes and types with config.pbtxt.
 """
 
 import json
@@ -23,13 +23,13 @@ KINDS = {
     "TYPE_STRING": np.object_,
 }  # fmt: skip
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"|#[^\n]*|[\w.+-]+|[\[\]{}:,]')
-"""A word of protobuf's text form, or a comment."""
+"""A token of protobuf's text format, or a comment."""
 Config = dict[str, Any]
-"""Fields by name, each with the list of its values."""
+"""Fields by name, each with a list of values."""
 
 
 def parse(text: str) -> Config:
-    """A message in protobuf's text form; ValueError where it is none."""
+    """Parse protobuf's text format; ValueError if it is invalid."""
     if rest := WORD.sub("", text).split():
         raise ValueError(f"there is something that is no field: {rest[0][:20]!r}")
     words = iter([*(word for word in WORD.findall(text) if word[0] != "#"), "}"])
@@ -92,7 +92,7 @@ class TritonError:
         self._message = message
 
     def message(self) -> str:
-        """It in words."""
+        """The error as text."""
         return self._message
 
 
@@ -122,19 +122,19 @@ class InferenceResponseSender:
         self.sent: queue.Queue[InferenceResponse | None] = queue.Queue()
 
     def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
-        """Send a response, the last one with the flag of the end."""
+        """Send a response; the last one has the final flag."""
         if response is not None:
             self.sent.put(response)
         if flags == TRITONSERVER_RESPONSE_COMPLETE_FINAL:
             self.sent.put(None)
 
     def is_cancelled(self) -> bool:
-        """Whether nobody wants the rest."""
+        """Whether the client has cancelled."""
         return False
 
 
 class InferenceRequest:
-    """Inputs for a model, from a client or from another model."""
+    """Inputs for a model, from a client or another model."""
 
     def __init__(self, *, model_name: str, requested_output_names: Sequence[str] = (), inputs: Sequence[Tensor] = ()):
         self.model_name, self.wanted, self._inputs = model_name, requested_output_names, list(inputs)
@@ -149,7 +149,7 @@ class InferenceRequest:
         return self.sender
 
     def exec(self) -> InferenceResponse:
-        """Ask another model of the repository."""
+        """Run another model of the repository."""
         return next(iter(Repository.opened.ask(self.model_name, self._inputs)))
 
 
@@ -164,7 +164,7 @@ def get_output_tensor_by_name(response: InferenceResponse, name: str) -> Tensor 
 
 
 class Repository:
-    """The models of a folder, all loaded."""
+    """The loaded models of a folder."""
 
     opened: "Repository"
 
@@ -175,8 +175,8 @@ class Repository:
         self.configs = {path.parent.name: parse(path.read_text("utf-8")) for path in paths}
         self.models = {name: self.load(folder / name, config) for name, config in self.configs.items()}
 
-    def load(self, folder: Path, config: Config) -> Any:  # Any: a Python model, or what computes a graph
-        """A model as its backend loads it."""
+    def load(self, folder: Path, config: Config) -> Any:  # Any: a Python model, or a function that computes a graph
+        """Load a model as its backend does."""
         if config["name"] != [folder.name]:
             raise ValueError(f"{folder.name} is called {config['name']} in its config.pbtxt")
         [kind] = config["platform"] if "platform" in config else config["backend"]
@@ -187,7 +187,7 @@ class Repository:
         )
 
     def ask(self, name: str, inputs: Sequence[Tensor]) -> Iterator[InferenceResponse]:
-        """The responses of a model; ValueError where inputs or outputs are not as it is configured."""
+        """The responses of a model; ValueError if inputs or outputs do not match its configuration."""
         config, model = self.configs[name], self.models[name]
         compare(name, config["input"], {tensor.name(): tensor.as_numpy() for tensor in inputs})
         for response in self.run(name, config, model, inputs):
@@ -223,7 +223,7 @@ class Repository:
 
 
 def compare(model: str, wanted: Sequence[Config], given: Mapping[str, np.ndarray]) -> None:
-    """Refuse tensors that are not as config.pbtxt has them."""
+    """Raise ValueError for tensors that do not match config.pbtxt."""
     known = {one["name"][0]: one for one in wanted}
     required = {name for name, one in known.items() if one.get("optional") != [True]}
     if not required <= given.keys() <= known.keys():
@@ -238,7 +238,7 @@ def compare(model: str, wanted: Sequence[Config], given: Mapping[str, np.ndarray
 
 
 def load_python(folder: Path, config: Config) -> Any:
-    """A Python model."""
+    """Load a Python model."""
     model = runpy.run_path(str(folder / "1" / "model.py"))["TritonPythonModel"]()
     parameters = {
         one["key"][0]: {"string_value": one["value"][0]["string_value"][0]} for one in config.get("parameters", ())
@@ -249,7 +249,7 @@ def load_python(folder: Path, config: Config) -> Any:
 
 
 def load_onnx(version: Path) -> Any:
-    """What ONNX Runtime makes of a graph."""
+    """A function that computes a graph with ONNX Runtime."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 
@@ -259,8 +259,8 @@ def load_onnx(version: Path) -> Any:
 
 
 def load_openvino(version: Path) -> Any:
-    """What OpenVINO makes of a graph."""
-    sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]  # it reports what it does
+    """A function that computes a graph with OpenVINO."""
+    sys.modules.setdefault("openvino.tools.ovc", None)  # type: ignore[arg-type]  # it sends telemetry
     import openvino
 
     compiled = openvino.Core().compile_model(version / "model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
@@ -273,7 +273,7 @@ def load_openvino(version: Path) -> Any:
 
 
 def serve(repository: Repository) -> None:
-    """Answer lines of JSON on standard input: a model and its inputs; the responses, or an error."""
+    """Answer lines of JSON with a model and inputs by its responses, or an error."""
     for line in sys.stdin:
         asked = json.loads(line)
         kinds = {one["name"][0]: KINDS[one["data_type"][0]] for one in repository.configs[asked["model"]]["input"]}
@@ -283,13 +283,13 @@ def serve(repository: Repository) -> None:
         ]
         try:
             answers = [describe(response) for response in repository.ask(asked["model"], inputs)]
-        except Exception as error:  # told to who asked
+        except Exception as error:  # reported to the client
             answers = [{"error": f"{type(error).__name__}: {error}"}]
         print(json.dumps(answers), flush=True)
 
 
 def describe(response: InferenceResponse) -> dict[str, Any]:
-    """A response for JSON."""
+    """A response in JSON's types."""
     if error := response.error():
         return {"error": error.message()}
     return {
@@ -300,4 +300,4 @@ def describe(response: InferenceResponse) -> dict[str, Any]:
 
 if __name__ == "__main__":
     serve(Repository(Path(sys.argv[1])))
-    os._exit(0)  # threads of models that wait for nothing
+    os._exit(0)  # threads of the models would keep the process alive

@@ -1,4 +1,4 @@
-"""`triton`: a whole model repository, and asking it as a server would."""
+"""Target `triton`: a complete model repository for Triton."""
 
 import shutil
 import sys
@@ -25,7 +25,7 @@ MODULES = (
     "chatapp/deploy/triton/session.py", "chatapp/generation/**/*.py", "chatapp/text/*.py", "model_store/*.py",
     "model_store/checkpoint/*.py", "model_store/local/*.py", "model_store/tokenizers/*.py",
 )  # fmt: skip
-"""What the Python models need of chatapp, which they have beside them."""
+"""The modules of chatapp that the Python models need, which are copied next to them."""
 REQUIREMENTS = """\
 # Of the Python in which Triton runs its Python models.
 jinja2>=3.1
@@ -58,7 +58,7 @@ In a container give it shared memory, such as --shm-size=1g: the caches travel t
 
 
 def refuse(source: Source, options: Options) -> None:
-    """Raise ExportError for what the target cannot have, or where the modules that it needs are not at hand."""
+    """Raise ExportError if the target cannot represent the model, or if its modules are not available."""
     if getattr(sys, "frozen", False):
         raise ExportError(
             "this build of chatapp has no Python modules to put beside the server's; export with one that is "
@@ -92,7 +92,7 @@ def facts_of(source: Source, options: Options) -> "Facts":
 
 
 def copy_modules(folder: Path) -> None:
-    """Copy what the Python models need of chatapp."""
+    """Copy the modules of chatapp that the Python models need."""
     root = Path(chatapp.__file__).parents[1]
     for pattern in MODULES:
         for path in root.glob(pattern):
@@ -102,10 +102,10 @@ def copy_modules(folder: Path) -> None:
 
 
 def check(source: Source, folder: Path, options: Options) -> list[Finding]:
-    """Compare the graph's logits with ours, and ask all models of the repository, loaded as a server would.
+    """Compare the graph's logits with ours, and the texts of all models in the repository.
 
-    Their texts must be ours: in f32 of the NumPy decoder, else of an engine of the same graph, since where two tokens
-    are about as likely, the runtime's rounding of activations decides.
+    For f32 the reference is the NumPy decoder. Otherwise it is an engine on the same graph, since the rounding of
+    activations decides between tokens that are about as likely.
     """
     from chatapp.deploy.reference import open_engine, open_reference
     from chatapp.deploy.triton import stand_in
