@@ -1,4 +1,4 @@
-"""What the server tells of itself: its figures for Prometheus, and its endpoints as OpenAPI describes them."""
+"""What the server says about itself: Prometheus metrics, and its endpoints as OpenAPI."""
 
 import re
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from chatapp.server.openai_shapes import form_error
 from chatapp.server.protocol import Call, Endpoint, Json, Protocol
 
 REFUSED = ("400", "401", "403", "404", "413", "415", "422", "429", "500", "503", "504")
-"""What an endpoint may answer instead."""
+"""Error statuses that any endpoint may return."""
 
 
 async def tell_metrics(call: Call, body: None) -> None:
-    """The figures."""
+    """Send the metrics."""
     content = call.service.metrics.write(call.service.queue, call.service.models)
     await call.send_bytes(content, CONTENT_TYPE)
 
 
 def describe_protocols(protocols: Sequence[Protocol]) -> Json:
-    """The endpoints of some protocols in OpenAPI 3.1, from the models that check their bodies."""
+    """The endpoints of these protocols in OpenAPI 3.1, from the models of their bodies."""
     paths: dict[str, dict[str, Any]] = {}  # Any: JSON
     bodies = {endpoint.body: None for protocol in protocols for endpoint in protocol.endpoints if endpoint.body}
     references, found = models_json_schema(
         [(body, "validation") for body in bodies], ref_template="#/components/schemas/{model}"
-    )  # of all at once: bodies of two protocols may have the same name
+    )  # all at once, since bodies of two protocols may have the same name
     schemas = found["$defs"]
     for protocol in protocols:
         for endpoint in protocol.endpoints:
@@ -47,7 +47,7 @@ def describe_protocols(protocols: Sequence[Protocol]) -> Json:
 
 
 def describe_endpoint(protocol: Protocol, endpoint: Endpoint) -> dict[str, Any]:  # Any: JSON
-    """One operation, but for its body."""
+    """An operation without its body."""
     said: dict[str, Any] = {
         "tags": [protocol.name],
         "summary": endpoint.about,
@@ -61,10 +61,10 @@ def describe_endpoint(protocol: Protocol, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def make_protocol(protocols: Sequence[Protocol]) -> Protocol:
-    """The endpoints beside those of some protocols."""
+    """The protocol with the endpoints about all others."""
 
     async def tell_openapi(call: Call, body: None) -> None:
-        """The description of all endpoints."""
+        """Send the OpenAPI description."""
         await call.send_json(description)
 
     endpoints = (

@@ -1,4 +1,4 @@
-"""Anthropic's protocol: messages, and how many tokens they are."""
+"""Anthropic's protocol: messages and token counts."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -95,7 +95,7 @@ class OutputConfig(Body):
     format: dict[str, Any] | None = None
 
     def read(self) -> dict[str, Any]:  # Any: as Options has them
-        """The options that keep an answer to a form."""
+        """The options that constrain the answer."""
         if self.format is None:
             return {}
         if self.format.get("type") != "json_schema" or not isinstance(schema := self.format.get("schema"), dict):
@@ -121,7 +121,7 @@ class Counted(SampledBody):
     thread: Any = Field(None, description="Refused, upon which Anthropic's own client sends all of the conversation.")
 
     def read(self) -> Conversation:
-        """What is asked for, but for how it is to be answered."""
+        """The conversation, without options for the answer."""
         if self.thread is not None:
             message = "thread: no conversation is kept here; send the whole of it, without a thread"
             raise Refusal(400, message, param="thread", code="thread_unsupported_request")
@@ -132,13 +132,13 @@ class Counted(SampledBody):
         return Conversation(self.read_messages(), given(think=self.read_thinking()) | self.read_tools().keep_to(kept))
 
     def read_thinking(self) -> Think | None:
-        """Whether the model is to think, or how much; None: as it does by itself."""
+        """Whether, or how much, to think; None leaves it to the model."""
         kind = self.thinking.type if self.thinking else "adaptive"
         effort = self.output_config.effort if self.output_config else None
         return {"enabled": read_effort(effort) or True, "disabled": False}.get(kind)
 
     def read_messages(self) -> list[Message]:
-        """The messages, as a chat template takes them."""
+        """The messages for the chat template."""
         said = [Message("system", read_content(self.system, "system"))] if self.system else []
         blocks = [block for one in self.messages if not isinstance(one.content, str) for block in one.content]
         known = {block.id or "": block.name or "" for block in blocks if block.type == "tool_use"}
@@ -147,7 +147,7 @@ class Counted(SampledBody):
         return said
 
     def read_tools(self) -> Toolbox:
-        """The functions that may be called."""
+        """The offered functions and the choice among them."""
         choice = self.tool_choice or Choice(type="auto")
         wanted = {"any": "required", "tool": choice.name or ""}.get(choice.type, choice.type)
         functions = [
@@ -168,7 +168,7 @@ class MessagesAsked(Counted):
     service_tier: str | None = Field(None, description=IGNORED)
 
     def read(self) -> Conversation:
-        """What is asked for."""
+        """The conversation with all options."""
         asked, stop = super().read(), tuple(self.stop_sequences) if self.stop_sequences else None
         return replace(asked, given={**asked.given, **self.knobs(), **given(max_tokens=self.max_tokens, stop=stop)})
 
@@ -183,7 +183,7 @@ class CountAsked(Counted):
 
 
 def read_content(content: str | list[Block], where: str) -> str:
-    """The text of a message, which may come in blocks."""
+    """The text of a message, given as text or blocks."""
     if isinstance(content, str):
         return content
     said = list[str]()
@@ -200,7 +200,7 @@ def read_content(content: str | list[Block], where: str) -> str:
 
 
 def read_said(said: Said, where: str, known: Mapping[str, str]) -> list[Message]:
-    """A message, its calls, and those that come of the results it has; functions are known by the calls before."""
+    """The messages for one of Anthropic's with calls and results; `known` has the names of earlier calls by id."""
     if isinstance(said.content, str):
         return [Message(said.role, said.content)]
     if not said.content and said.role == "user":
@@ -239,17 +239,17 @@ async def answer(call: Call, body: MessagesAsked) -> None:
 
 
 def make_block(kind: str, text: str) -> Json:
-    """A block of an answer."""
+    """A content block of an answer."""
     return {"type": kind, kind: text} | ({"signature": ""} if kind == "thinking" else {})
 
 
 def make_call(called: ToolCall, arguments: Json) -> Json:
-    """A block that asks for a call."""
+    """A content block for a tool call."""
     return {"type": "tool_use", "id": called.id, "name": called.name, "input": arguments}
 
 
 def describe_end(last: Delta | None, parts: Parts) -> Json:
-    """How an answer ends, by its last delta."""
+    """The stop reason of an answer."""
     if parts.calls:
         return {"stop_reason": "tool_use", "stop_sequence": None}
     stop, reason = (last.stop, last.finish_reason) if last else (None, None)
@@ -257,7 +257,7 @@ def describe_end(last: Delta | None, parts: Parts) -> Json:
 
 
 def describe_head(stream: Stream, read: int, written: int) -> dict[str, Any]:
-    """What an answer begins with."""
+    """The message object at the beginning of an answer."""
     usage = {
         "input_tokens": read - stream.cached_tokens,
         "output_tokens": written,
@@ -269,7 +269,7 @@ def describe_head(stream: Stream, read: int, written: int) -> dict[str, Any]:
 
 
 async def tell(stream: Stream, parts: Parts, count: int) -> AsyncIterator[bytes]:
-    """The events of an answer: one block after the other, each begun, grown and ended."""
+    """The events of an answer: each block is started, extended and stopped in turn."""
 
     def say(kind: str, **facts: Any) -> bytes:
         return event({"type": kind, **facts}, kind)
@@ -306,7 +306,7 @@ async def count(call: Call, body: CountAsked) -> None:
 
 
 def form_error(refusal: Refusal) -> Json:
-    """A refusal, as clients of Anthropic read it."""
+    """An error in Anthropic's form."""
     kind = KINDS.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "api_error")
     details = {"error_code": refusal.code} if refusal.code else None
     return {"type": "error", "error": {"type": kind, "message": refusal.message, "details": details}}

@@ -1,4 +1,4 @@
-"""The ASGI application: guarded, each endpoint's body read and checked, its client watched, its refusals formed."""
+"""The ASGI application: checks a request, reads its body, lets the endpoint answer, and forms errors."""
 
 import asyncio
 import time
@@ -25,17 +25,17 @@ SPOKEN: Sequence[Protocol] = (
     kserve.PROTOCOL,
     own.PROTOCOL,
 )
-"""The first one forms the refusals of paths that nobody has."""
+"""The first one forms the errors for unknown paths."""
 SLOW_BODY = 30.0
-"""Seconds that a body may take to come."""
+"""Seconds to receive a body."""
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has disconnected."""
 
 
 class App:
-    """Answers requests, one call each."""
+    """Answers each request."""
 
     def __init__(self, service: Service, protocols: Sequence[Protocol]):
         self.service, self.guard = service, Guard(service.settings)
@@ -75,11 +75,11 @@ class App:
                 self.service.tell(f"{printable(scope['method'][:8])} {shown} {status} {milliseconds:,.0f} ms{told}")
 
     async def _answer(self, found: Found, call: Call, receive: Receive) -> int:
-        """Let the endpoint answer, for as long as the client is there; the status."""
+        """Let the endpoint answer while the client is connected; returns the status."""
         method, headers = call.scope["method"], call.sent
         if call.scope["http_version"] not in ("1.0", "1.1"):
             raise Refusal(400, "this is no request of HTTP/1.1", code="invalid_http")
-        # before the key: a page must be able to read that it lacks one
+        # before the key is checked, so that a web page can read the error
         call.headers = self.guard.check(method, headers)
         if method != "OPTIONS" and not (found.endpoint and found.endpoint.open):
             self.guard.check_key(headers)
@@ -114,13 +114,13 @@ async def while_there(endpoint: Endpoint, call: Call, body: Body | None, receive
 
 
 async def wait_for_leaving(receive: Receive) -> None:
-    """Wait until the client has left."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> bytes:
-    """The body of a request, which has `most` bytes at most and comes within a time."""
+    """The body of a request: at most `most` bytes, received in time."""
     if "transfer-encoding" in headers and "content-length" in headers:
         raise Refusal(
             400, "two lengths of one body: a server before this one may have read another", code="invalid_http"
@@ -148,7 +148,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> 
 
 
 async def refuse(call: Call, found: Found, refusal: Refusal) -> None:
-    """Tell a client, in its protocol, why it gets no answer, or no more of it."""
+    """Send an error in the protocol's form, as the answer or at the end of a stream."""
     if call.media:
         await call.write(found.protocol.form_late(found.protocol.form_error(refusal)))
         await call.write(b"", more=False)
@@ -157,7 +157,7 @@ async def refuse(call: Call, found: Found, refusal: Refusal) -> None:
     more = [(b"connection", b"close")] if unread else []
     if refusal.retry_after:
         more.append((b"retry-after", str(refusal.retry_after).encode()))
-    elif refusal.status >= 500:  # clients of OpenAI and Anthropic would ask the same again
+    elif refusal.status >= 500:  # OpenAI's and Anthropic's clients would retry
         more.append((b"x-should-retry", b"false"))
     if refusal.status == 401:
         more.append((b"www-authenticate", b"Bearer"))

@@ -1,4 +1,4 @@
-"""What is asked of a model, whatever the protocol: a conversation, texts to go on with, a gap to fill."""
+"""What can be asked of a model, whatever the protocol: a conversation, texts to continue, a gap to fill."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from chatapp.server.gaps import find_gap
 from chatapp.server.refusals import UNPROCESSABLE, Refusal
 
 Given = Mapping[str, Any]  # Any: each option has its own type, which Options checks
-"""Options of a request; those that are not given are as the model's publisher recommends."""
+"""The options of a request; the rest are the model's defaults."""
 
 
 class Ask(Protocol):
-    """Something to be answered by deltas."""
+    """A request that is answered by deltas."""
 
     def count(self, engine: Engine) -> int:
         """The tokens of the longest prompt."""
 
     def draw(self, engine: Engine, most: int | None) -> Deltas:
-        """The deltas, of `most` tokens for each text."""
+        """The deltas, with at most `most` tokens per text."""
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A conversation, to be answered."""
+    """A conversation to answer."""
 
     messages: Sequence[Message]
     given: Given
@@ -44,14 +44,14 @@ class Conversation:
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts, or tokens, to go on with, one after the other; in texts the control tokens that they spell count."""
+    """Texts or tokens to continue, one after another; control tokens spelled in a text are recognised."""
 
     prompts: Sequence[str | Sequence[int]]
     given: Given
     scored: bool = False
-    """Whether each is told first, its tokens with their log-probabilities."""
+    """Whether each prompt is echoed first, with the log-probabilities of its tokens."""
     goes_on: bool = True
-    """Whether anything is to follow it."""
+    """Whether anything is generated after it."""
 
     def count(self, engine: Engine) -> int:
         options, prompts = replace(engine.defaults, **self.given), [self._read(engine, one) for one in self.prompts]
@@ -66,7 +66,7 @@ class Texts:
                 return found.draw(engine, most)
             if not self.scored:
                 return engine.complete(found, options)
-            # The likeliest needs no seed, with which the prompt would be read once more.
+            # Greedy decoding needs no seed, and with a seed the prompt would be read again.
             unseeded = replace(options, seed=None) if options.temperature == 0 else options
             following = engine.complete(found, unseeded) if self.goes_on else None
             return tell(check_local(engine).score(found, options), following, options.n)
@@ -78,7 +78,7 @@ class Texts:
                     yield replace(delta, index=delta.index + number * options.n)
 
         first = go_on(self.prompts[0])
-        for prompt in self.prompts[1:]:  # all are checked before anything is told, and begun one by one
+        for prompt in self.prompts[1:]:  # check all prompts before the first is answered
             go_on(prompt)
         return go_on_with_all(first) if len(self.prompts) > 1 else first
 
@@ -91,7 +91,7 @@ class Texts:
 
 
 def tell(prompt: Deltas, following: Deltas | None, n: int) -> Deltas:
-    """A prompt, at the beginning of each of n completions, and what follows it, if anything is to."""
+    """The scored prompt as the beginning of each of n completions, then what follows it."""
     seconds = 0.0
     for delta in prompt:
         seconds += delta.timings.prefill
@@ -99,14 +99,14 @@ def tell(prompt: Deltas, following: Deltas | None, n: int) -> Deltas:
         for index in range(n):
             yield replace(told, index=index, usage=told.usage if index == n - 1 else None)
     for delta in following or ():
-        if usage := delta.usage:  # the cache had nothing of the prompt before it was told
+        if usage := delta.usage:  # the cached tokens were computed while the prompt was scored
             usage = replace(usage, cached_tokens=0, prefill_seconds=usage.prefill_seconds + seconds)
         yield replace(delta, usage=usage)
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A gap between two texts, to be filled."""
+    """A gap between two texts to fill."""
 
     prefix: str
     suffix: str
@@ -114,7 +114,7 @@ class Gap:
     around: Surroundings | None = None
 
     def count(self, engine: Engine) -> int:
-        return 0  # of more than --max-prompt, what is far from the gap is left out
+        return 0  # never too long: text far from the gap is left out
 
     def draw(self, engine: Engine, most: int | None) -> Deltas:
         if not engine.can_infill:
@@ -124,7 +124,7 @@ class Gap:
 
 
 def limit(options: Options, most: int | None) -> Options:
-    """Options that give no more than `most` tokens; Refusal where more are asked for."""
+    """The options with at most `most` tokens; Refusal if they ask for more."""
     if most is None or options.max_tokens is not None and options.max_tokens <= most:
         return options
     if options.max_tokens is not None:
@@ -134,7 +134,7 @@ def limit(options: Options, most: int | None) -> Options:
 
 
 def check_tokens(engine: Engine, tokens: Sequence[int], name: str = "prompt") -> Sequence[int]:
-    """The tokens that an option has; Refusal where one is no token of the model, or where these are not known here."""
+    """The tokens, checked to be the model's; Refusal if not, or if the model is on another server."""
     most = check_local(engine).session.vocab_size
     if wrong := next((token for token in tokens if not 0 <= token < most), None):
         raise Refusal(400, f"{name} has {wrong}; this model has the tokens 0 to {most - 1:,}", param=name)
@@ -142,7 +142,7 @@ def check_tokens(engine: Engine, tokens: Sequence[int], name: str = "prompt") ->
 
 
 def check_local(engine: Engine) -> LocalEngine:
-    """The engine of a model whose tokens are known here; Refusal of any other."""
+    """The engine, if it is local; Refusal otherwise."""
     if not isinstance(engine, LocalEngine):
         raise Refusal(400, "this model is on another server, which alone knows its tokens: ask that one", param="model")
     return engine

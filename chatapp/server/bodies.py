@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON, checked to the letter; what nobody knows is refused by its name."""
+"""Request bodies: JSON, checked strictly; unknown fields are refused by name."""
 
 import re
 from codecs import BOM_UTF8
@@ -44,7 +44,7 @@ class SampledBody(Body):
     __pydantic_extra__: dict[str, Any]  # Any: JSON, of which only numbers pass
 
     def knobs(self, where: str = "") -> dict[str, float]:
-        """Those that were given, in this part of the whole body; Options checks their values."""
+        """The sampling options given in this part of the body; Options checks their values."""
         found = dict[str, float]()
         for name, value in self.__pydantic_extra__.items():
             if name not in KNOBS:
@@ -58,7 +58,7 @@ class SampledBody(Body):
 
 
 def describe_knobs(schema: dict[str, Any]) -> None:  # Any: a JSON schema
-    """Add the numbers to the schema of a body."""
+    """Add the sampling options to the schema of a body."""
     for name, knob in KNOBS.items():
         number = "integer" if type(knob.default) is int else "number"
         schema["properties"].setdefault(
@@ -71,13 +71,13 @@ Known = TypeVar("Known", bound=Body)
 
 
 MOST = 200_000
-"""Values that a body may have: each may be wrong, and millions of complaints would take many seconds."""
+"""Maximum values in a body: each may be wrong, and millions of errors would take many seconds."""
 TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-"""A text in JSON, or the beginning of one that does not end."""
+"""A JSON string, or the beginning of an unterminated one."""
 
 
 def parse(kind: type[Known], raw: bytes) -> Known:
-    """The body as its model describes it; Refusal names what is wrong with it."""
+    """Parse a body by its model; Refusal names what is wrong."""
     if raw.count(b",") > MOST and TEXT.sub(b"", raw).count(b",") > MOST:
         raise Refusal(413, f"the body has more than {MOST:,} values", code="body_too_large")
     try:
@@ -90,9 +90,9 @@ def parse(kind: type[Known], raw: bytes) -> Known:
 
 
 def choose(errors: list[ErrorDetails]) -> ErrorDetails:
-    """What to tell of all that is wrong: of the first field, the innermost, which is where a union nearly fitted.
+    """The error to report: of the first field, the innermost, where a union came closest to matching.
 
-    Of a part of the wrong type, that.
+    A part of the wrong type is reported as such.
     """
     same = [one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]]
     wrong = [one for one in same if one["type"] == "literal_error" and one["loc"][-1] == "type"]
@@ -102,7 +102,7 @@ def choose(errors: list[ErrorDetails]) -> ErrorDetails:
 
 
 def refuse(error: ErrorDetails, kind: type[Body]) -> Refusal:
-    """The refusal for something that is wrong with a body of this kind."""
+    """The refusal for an error in a body of this kind."""
     *outer, last = error["loc"] or ("",)
     names = [*filter(is_name, outer), *([last] if is_name(last) or error["type"] == "extra_forbidden" else [])]
     where = ".".join(map(str, names))
@@ -120,33 +120,33 @@ def refuse(error: ErrorDetails, kind: type[Body]) -> Refusal:
 
 
 TAGS = {"str", "int", "float", "bool", "dict", "list", "json"}
-"""What pydantic puts into the place of an error besides names: the branch of a union."""
+"""Union branches that pydantic puts into an error's location besides names."""
 
 
 def is_name(part: int | str) -> bool:
-    """Whether a part of an error's place is a name or a number, and no branch of a union."""
+    """Whether a part of an error's location is a name or an index, and not a union branch."""
     return isinstance(part, int) or part.isidentifier() and part not in TAGS and not part[0].isupper()
 
 
 def unknown_option(name: str, known: set[str]) -> Refusal:
-    """The refusal of an option that nobody knows."""
+    """The refusal of an unknown option."""
     shown = name if len(name) <= 60 else f"{name[:60]}..."
     near = suggest(name.rpartition(".")[2], known)
     return Refusal(400, f"there is no option {shown!r}{near and f'; {near}'}", param=shown, code="unknown_parameter")
 
 
 def given(**options: object) -> dict[str, Any]:  # Any: each has its own type, which Options checks
-    """The options that were given."""
+    """The options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def unless_negative(value: int | None) -> int | None:
-    """A number, which clients of llama.cpp and Ollama send below 0 where they want none."""
+    """The number, or None if it is negative, as llama.cpp's and Ollama's clients send for no limit."""
     return value if value is not None and value >= 0 else None
 
 
 def read_bias(bias: Mapping[str, float] | None) -> dict[int, float] | None:
-    """The biases of tokens, whose ids are texts in JSON."""
+    """Token biases, whose ids are strings in JSON."""
     if bias is None:
         return None
     try:
@@ -156,12 +156,12 @@ def read_bias(bias: Mapping[str, float] | None) -> dict[int, float] | None:
 
 
 def read_mirostat(knobs: Mapping[str, float], version: int | None) -> Mapping[str, float]:
-    """The numbers that count: clients that want none of Mirostat, version 0, send its settings all the same."""
+    """The options that count for this version of Mirostat: clients send its settings even with version 0."""
     if version == 0:
         return {name: value for name, value in knobs.items() if not name.startswith("mirostat_")}
     return {"mirostat_tau": 5.0, **knobs} if version else knobs
 
 
 def read_stop(stop: str | list[str] | None) -> tuple[str, ...] | None:
-    """The stop strings, of which there may be one that stands alone."""
+    """The stop strings, given as one string or several."""
     return (stop,) if isinstance(stop, str) else None if stop is None else tuple(stop)

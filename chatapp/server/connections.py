@@ -1,4 +1,4 @@
-"""Connections: patience with slow heads has an end, and so has the number of connections."""
+"""Connections: limits slow requests and the number of connections."""
 
 import asyncio
 from collections import Counter
@@ -11,25 +11,25 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from chatapp.server.protocol import compact
 
 SLOW_HEAD = 10.0
-"""Seconds in which the head of a request has to come."""
+"""Seconds to receive the head of a request."""
 LARGEST_HEAD = 32 * 1024
-"""Bytes."""
+"""Maximum bytes of a head."""
 MOST = 1000
-"""Connections, unless the system allows fewer files."""
+"""Maximum connections, unless the limit of open files is lower."""
 WRITING = 60.0
-"""Seconds for which a client may read nothing of what it was sent."""
+"""Seconds a client may leave sent data unread."""
 UNSAID = "Invalid HTTP request", "Unsupported upgrade", "No supported WebSocket", "Cancel "
-"""How begins what uvicorn says of requests that have a line of the log in any case."""
+"""How uvicorn's messages begin about requests that have a log line anyway."""
 COUNTING = 5.0
-"""Seconds in which what is closed for one reason is counted, for one line of the log."""
+"""Seconds during which closed connections are counted for one log line."""
 
 
 class Connection(H11Protocol):
-    """One connection; where there are too many, the one that has been idle longest is closed."""
+    """One connection; if there are too many, an idle one is closed."""
 
     most = MOST
     closed: Counter[str] = Counter()
-    """Connections that were closed and not told of yet, by the reason."""
+    """Closed connections not logged yet, by reason."""
     _late: asyncio.TimerHandle | None = None
     _stuck: asyncio.TimerHandle | None = None
 
@@ -51,14 +51,14 @@ class Connection(H11Protocol):
         if self._late and not self.is_idle:
             self._late.cancel()
             self._late = None
-        elif not self._late and self.is_idle and self.conn.trailing_data[0]:  # the next head has begun
+        elif not self._late and self.is_idle and self.conn.trailing_data[0]:  # the next request has begun
             self._wait_for_head()
 
     def _wait_for_head(self) -> None:
         self._late = self.loop.call_later(SLOW_HEAD, self._abort, f"no request came within {SLOW_HEAD:g} seconds")
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no request; those of a request that is being read are its own line of the log."""
+        """Refuse an invalid request; logged here only if no valid request is in progress, which has its own line."""
         if self.is_idle:
             self.logger.warning("400 (this is no request of HTTP/1.1)")
         with suppress(h11.LocalProtocolError):

@@ -1,4 +1,4 @@
-"""The thread that draws a generator, for an event loop that waits for what it gives."""
+"""Runs a generator in a thread, for an event loop that awaits its items."""
 
 import asyncio
 from collections import deque
@@ -12,14 +12,14 @@ Item = TypeVar("Item")
 
 @runtime_checkable
 class Telling(Protocol):
-    """A generator that can be told to give its items to a function, in whatever thread it makes them."""
+    """A generator that can push its items to a function, from whatever thread makes them."""
 
     def tell(self, hear: Callable[[Any], bool]) -> None:  # Any: its items
-        """Give each item to `hear`, until there are no more or `hear` says that no more are wanted."""
+        """Pass each item to `hear`, until none is left or `hear` returns False."""
 
 
 class Wakeups:
-    """What threads want done in the event loop that runs here; it is woken once for all that has come."""
+    """Runs functions from threads in this event loop, waking it once for all that are pending."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -27,11 +27,11 @@ class Wakeups:
         self._woken = False
 
     def call(self, act: Callable[[], object]) -> None:
-        """Do something in the loop; nothing, where that has ended."""
+        """Run a function in the loop, unless the loop has ended."""
         self._acts.append(act)
         if not self._woken:
             self._woken = True
-            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._do_all)
 
     def _do_all(self) -> None:
@@ -41,21 +41,21 @@ class Wakeups:
 
 
 class Drawing(Generic[Item]):
-    """A generator that is drawn in a thread of its own; to close it ends it at its next item."""
+    """A generator running in its own thread; closing it ends the generator at its next item."""
 
     def __init__(self, begin: Callable[[], Generator[Item, None, None]], wakeups: Wakeups | None = None):
-        """`begin` makes the generator, in the thread; what it raises is raised where the items are awaited.
+        """`begin` makes the generator, in the thread; its exceptions are raised where items are awaited.
 
-        Drawings that share their `wakeups` wake the loop together.
+        Drawings with the same `wakeups` wake the loop together.
         """
         self._begin, self._wakeups = begin, wakeups or Wakeups()
         self._items: deque[Item | BaseException | None] = deque()
         self._arrived = asyncio.Event()
         self._told = False
-        """Whether the loop is going to hear of what has arrived."""
+        """Whether the loop was already notified of new items."""
         self._wanted = True
         self.ended = asyncio.Event()
-        """Set when the thread needs the engine no more."""
+        """Set when the thread no longer uses the engine."""
         Thread(target=self._draw, name="answer", daemon=True).start()
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Drawing(Generic[Item]):
                     items.tell(self._hear)
                 while self._wanted and (item := next(items, None)) is not None:
                     self._bring(item)
-        except BaseException as error:  # whoever waits is told
+        except BaseException as error:  # raised again where items are awaited
             self._bring(error)
         self._bring(None)
         self._wakeups.call(self.ended.set)

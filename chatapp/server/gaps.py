@@ -1,4 +1,4 @@
-"""Gaps that a client has put into a prompt by itself, in the spelling of some model: they are filled as any other."""
+"""Recognises infill prompts that a client has formatted itself, for any model, so that they are filled as gaps."""
 
 FORMS = (
     ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
@@ -7,13 +7,13 @@ FORMS = (
     ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),
     ("<PRE> ", " <SUF>", " <MID>"),
 )
-"""StarCoder, SantaCoder, Qwen, DeepSeek, CodeLlama: clients choose by a model's name, and often wrongly."""
+"""StarCoder, SantaCoder, Qwen, DeepSeek, CodeLlama: clients choose by the model's name, often wrongly."""
 SUFFIX_FIRST = "[SUFFIX]", "[PREFIX]"
 """Codestral."""
 
 
 def find_gap(prompt: str) -> tuple[str, str] | None:
-    """The texts before and after the gap that a prompt spells; None where it spells none."""
+    """The text before and after the gap in a formatted infill prompt; None if it is not one."""
     prompt = prompt.strip()
     for begin, middle, end in FORMS:
         if prompt.startswith(begin) and prompt.endswith(end):

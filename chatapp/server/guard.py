@@ -1,4 +1,4 @@
-"""Who may ask: hosts, origins and keys, looked at before anything of a request is read."""
+"""Access control by host, origin and key, before the body is read."""
 
 import hashlib
 import hmac
@@ -14,22 +14,22 @@ SAFE: Headers = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"n
 
 
 class Guard:
-    """Looks at the head of each request."""
+    """Checks the head of each request."""
 
     def __init__(self, settings: ServerSettings):
         self.settings = settings
         own = () if settings.is_local else (platform.node().lower(), settings.host.lower())
         self.names = {"localhost", *own, *(host.lower() for host in settings.hosts)}
-        """By which the server may be called."""
+        """Host names of this server."""
 
     def check(self, method: str, headers: Mapping[str, str]) -> Headers:
-        """The headers for the answer to a request that may be, if it has a key; Refusal for others."""
-        if not self._is_own(headers.get("host", "localhost")):  # only HTTP/1.0, which no browser speaks, leaves it out
+        """The headers for the answer; Refusal if the host or origin is not allowed."""
+        if not self._is_own(headers.get("host", "localhost")):  # only HTTP/1.0, which no browser uses, may omit it
             raise Refusal(403, "this name is not one of this server's: see --allow-host", code="wrong_host")
         return [*SAFE, *self._check_origin(method, headers)]
 
     def _is_own(self, host: str) -> bool:
-        """Whether a page that was called by this name is ours: a name that its owner rebinds to this machine is not."""
+        """Whether a Host is this server's; other names may be DNS rebinding attacks."""
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
         name = name.strip("[]").lower().rstrip(".")
         try:
@@ -39,7 +39,7 @@ class Guard:
         return address.is_loopback or not self.settings.is_local
 
     def _check_origin(self, method: str, headers: Mapping[str, str]) -> Headers:
-        """Refuse what another web page asks, unless its origin is allowed."""
+        """Refuse requests of other web pages, unless their origin is allowed."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if origin is None:
             navigating = headers.get("sec-fetch-mode") == "navigate" and method in ("GET", "HEAD")
@@ -66,7 +66,7 @@ class Guard:
         return [(name.encode(), value.encode("latin-1")) for name, value in found]
 
     def check_key(self, headers: Mapping[str, str]) -> None:
-        """Refuse a request without a key, where one is needed."""
+        """Refuse a request without a valid key, if keys are configured."""
         sent = read_key(headers)
         if self.settings.keys and not any([matches(sent, key) for key in self.settings.keys]):
             what = "this key is none of the server's: send one of its --keys" if sent else "a key is needed: send it"
@@ -74,18 +74,18 @@ class Guard:
 
 
 def read_key(headers: Mapping[str, str]) -> str:
-    """The key that a client sends; clients of Anthropic send it in a header of its own."""
+    """The key a client sent; Anthropic's clients use a header of their own."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" and key.strip() else headers.get("x-api-key", "")
 
 
 def matches(sent: str, key: str) -> bool:
-    """Whether two keys are the same, in a time that does not tell how much of them is."""
+    """Whether two keys are equal, compared in constant time."""
     return hmac.compare_digest(hashlib.sha256(sent.encode()).digest(), hashlib.sha256(key.encode()).digest())
 
 
 def name_client(settings: ServerSettings, address: str, headers: Mapping[str, str]) -> str:
-    """Whose a request is: of a key where keys are needed, else of an address and a program."""
+    """The client of a request: its key if keys are configured, otherwise address and program."""
     if settings.keys:
         return hashlib.sha256(read_key(headers).encode()).hexdigest()[:12]
     return f"{address} {headers.get('user-agent', '')[:80]}"

@@ -1,4 +1,4 @@
-"""llama.cpp's `/infill`, as llama.vim and llama.vscode ask it: what `chatapp complete` offers for a place in code."""
+"""llama.cpp's `/infill` for llama.vim and llama.vscode, answered by the completer of `chatapp complete`."""
 
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -50,19 +50,19 @@ class InfillAsked(SampledBody):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether a text is to be drawn, instead of the likeliest."""
+        """Whether a text is sampled, instead of taking the likeliest."""
         return bool(self.stream) or (self.seed or 0) > 0 or "temperature" in self.knobs()
 
     @property
     def place(self) -> Place:
-        """The place in code."""
+        """The position in code."""
         prefix = self.input_prefix + self.prompt
         others = [OpenFile(Path(one.filename) if one.filename else None, one.text) for one in self.input_extra]
         return Place(prefix[-BEFORE:], self.input_suffix[:AFTER], None, others)
 
 
 async def fill(call: Call, body: InfillAsked) -> None:
-    """Answer with one offer, or with as many as are wanted."""
+    """Answer with one offer, or several."""
     began = time.perf_counter()
     async with call.service.use(body.model, call.client) as loaded:
         if not loaded.engine.can_infill:
@@ -84,14 +84,14 @@ async def fill(call: Call, body: InfillAsked) -> None:
 
 
 def warm_up(loaded: LoadedModel, body: InfillAsked) -> None:
-    """Read what will be read again: the model's cache keeps it."""
+    """Read the context into the model's cache before it is needed."""
     place = body.place
     if place.prefix or place.suffix:
         loaded.engine.find_lines(place.prefix, place.suffix, width=1, count=1, wanted=lambda: False)
 
 
 def find_offers(loaded: LoadedModel, body: InfillAsked, wanted: Wanted) -> list[str]:
-    """The texts that may stand at the place: a line where a line break ends it, else as the block asks."""
+    """Texts for the position: single lines if a line break is a stop string, otherwise blocks."""
     end = time.perf_counter() + (body.t_max_predict_ms or 60_000) / 1000
     one_line = "\n" in (body.stop or ())
     with loaded.completing:
@@ -107,12 +107,12 @@ def find_offers(loaded: LoadedModel, body: InfillAsked, wanted: Wanted) -> list[
 
 
 def cut(text: str, stop: Sequence[str]) -> str:
-    """A text up to the first of the stop strings."""
+    """A text up to the first stop string."""
     return text[: min((place for each in stop if (place := text.find(each)) >= 0), default=len(text))]
 
 
 def describe(loaded: LoadedModel, body: InfillAsked, text: str, seconds: float) -> Json:
-    """An offer, as llama.cpp tells a completion."""
+    """An offer in the form of llama.cpp's completions."""
     read, written = loaded.engine.count_tokens(body.prompt), max(1, loaded.engine.count_tokens(text))
     return {
         "content": text,
@@ -128,7 +128,7 @@ def describe(loaded: LoadedModel, body: InfillAsked, text: str, seconds: float) 
 
 
 async def draw(call: Call, body: InfillAsked) -> None:
-    """Answer with a text that is drawn."""
+    """Answer with a sampled text."""
     if (body.n_cmpl or 1) > 1 and body.stream:
         raise unsupported("stream", "goes with one completion")
     most, seed, stop = unless_negative(body.n_predict), unless_negative(body.seed), read_stop(body.stop or None)
@@ -156,7 +156,7 @@ async def draw(call: Call, body: InfillAsked) -> None:
 
 
 def pick(answer: Json, fields: list[str] | None) -> Json:
-    """The fields that a client wants, `timings/prompt_n` for one within another; without a wish, all."""
+    """The wanted fields of an answer, such as `timings/prompt_n` for a nested one; all if None."""
     if fields is None:
         return answer
     found = dict[str, Any]()

@@ -1,4 +1,4 @@
-"""KServe's protocol, version 2, over REST, with Triton's extensions: binary tensors, generate and generate_stream."""
+"""KServe's V2 protocol over REST, with Triton's extensions: binary tensors, generate and generate_stream."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ from chatapp.server.protocol import EVENTS, Call, Endpoint, Json, Protocol, comp
 from chatapp.server.refusals import Refusal, unsupported
 
 VERSION = "1"
-"""Of every model."""
+"""The version of every model."""
 INPUTS: Mapping[str, str] = {
     "text_input": "BYTES",
     "max_tokens": "INT32",
@@ -26,7 +26,7 @@ INPUTS: Mapping[str, str] = {
     "stop_words": "BYTES",
 }
 FORMATS = {"INT32": "i", "INT64": "q", "UINT32": "I", "UINT64": "Q", "FP32": "f", "FP64": "d", "BOOL": "?"}
-"""Of numbers, little-endian, as Python's struct calls them."""
+"""Number types, little-endian, in Python's struct notation."""
 LENGTH_HEADER = "inference-header-content-length"
 
 
@@ -61,7 +61,7 @@ class GenerateAsked(SampledBody):
     parameters: dict[str, Any] | None = None
 
     def read(self) -> Texts:
-        """What is asked for; `parameters` may have the options too."""
+        """The text and its options, which may also be in `parameters`."""
         options = self.knobs() | given(max_tokens=self.max_tokens, stop=read_stop(self.stop_words), seed=self.seed)
         if self.parameters:
             inner = parse(GenerateAsked, compact({**self.parameters, "text_input": "-"}))
@@ -77,7 +77,7 @@ class GenerateAsked(SampledBody):
 
 
 async def tell_server(call: Call, body: None) -> None:
-    """What the server is and can."""
+    """Name, version and extensions."""
     extensions = ["binary_tensor_data", "generate"]
     await call.send_json({"name": "chatapp", "version": __version__, "extensions": extensions})
 
@@ -93,7 +93,7 @@ async def tell_ready(call: Call, body: None) -> None:
 
 
 async def tell_model_ready(call: Call, body: None) -> None:
-    """Whether a model is here: it is opened when it is asked."""
+    """Whether a model exists; it is opened on demand."""
     name = await call.service.work(lambda: call.service.models.resolve(call.path_part("model")))
     await call.send_json({"name": name, "ready": True})
 
@@ -108,7 +108,7 @@ async def tell_model(call: Call, body: None) -> None:
 
 
 async def refuse_extension(call: Call, body: None) -> None:
-    """Refuse: Triton tells there how it was set up and what it has counted, which is another thing here."""
+    """Refuse: Triton's configuration and statistics have no equivalent here."""
     raise Refusal(404, "there are no Triton configurations and statistics: see GET /v2/models/MODEL, and GET /metrics")
 
 
@@ -116,7 +116,7 @@ async def refuse_extension(call: Call, body: None) -> None:
 
 
 async def generate(call: Call, body: GenerateAsked) -> None:
-    """Go on with a text."""
+    """Continue a text."""
     if body.stream:
         raise unsupported("stream", "is what generate_stream is for")
     async with call.answer(call.path_part("model"), body.read()) as stream:
@@ -125,7 +125,7 @@ async def generate(call: Call, body: GenerateAsked) -> None:
 
 
 async def generate_stream(call: Call, body: GenerateAsked) -> None:
-    """Go on with a text, part by part."""
+    """Continue a text, streaming."""
     async with call.answer(call.path_part("model"), body.read()) as stream:
         told = (event(describe(stream.model, body.id, delta.text)) async for delta in stream if delta.text)
         await call.send_stream(EVENTS, told)
@@ -136,11 +136,11 @@ def describe(model: str, id: str | None, text: str) -> Json:
     return {"model_name": model, "model_version": VERSION, "text_output": text} | given(id=id)
 
 
-# Inferring
+# Inference
 
 
 async def infer(call: Call, body: None) -> None:
-    """Go on with the text of a tensor, whose bytes may follow the JSON."""
+    """Continue the text of a tensor, whose bytes may follow the JSON."""
     asked, rest = split(call)
     values = read_tensors(asked.inputs, rest)
     if unknown := next((name for name in values if name not in INPUTS), None):
@@ -161,7 +161,7 @@ async def infer(call: Call, body: None) -> None:
 
 
 def split(call: Call) -> tuple[InferAsked, bytes]:
-    """The JSON of a request, and the bytes of tensors behind it."""
+    """The JSON of a request, and the binary tensors after it."""
     length = call.sent.get(LENGTH_HEADER, str(len(call.raw)))
     if not length.isdigit() or int(length) > len(call.raw):
         raise Refusal(400, f"{LENGTH_HEADER} is no length of the body", param=LENGTH_HEADER)
@@ -186,7 +186,7 @@ def read_tensors(tensors: Iterable[Tensor], rest: bytes) -> dict[str, list[Any]]
 
 
 def unpack(tensor: Tensor, content: bytes) -> list[Any]:
-    """The values of a tensor's bytes."""
+    """The values of a binary tensor."""
     try:
         if tensor.datatype != "BYTES":
             return [value for (value,) in struct.iter_unpack(f"<{FORMATS[tensor.datatype]}", content)]
@@ -218,7 +218,7 @@ async def send(call: Call, model: str, id: str | None, text: str, *, binary: boo
 
 
 def form_error(refusal: Refusal) -> Json:
-    """A refusal, as clients of Triton read it."""
+    """An error in Triton's form."""
     return {"error": refusal.message}
 
 

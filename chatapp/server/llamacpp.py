@@ -55,7 +55,7 @@ class CompletionAsked(SampledBody):
     timings_per_token: bool | None = Field(None, description="Not looked at: the last event has them.")
 
     def read(self) -> dict[str, Any]:  # Any: as Options has them
-        """The options, as chatapp calls them."""
+        """The options under chatapp's names."""
         if self.ignore_eos:
             raise unsupported("ignore_eos", "forbid the token of the end with logit_bias")
         if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
@@ -73,7 +73,7 @@ class CompletionAsked(SampledBody):
 
 
 def read_pairs(bias: Mapping[str, float] | list[list[float | str | bool]] | bool | None) -> dict[int, float] | None:
-    """The biases of tokens, which llama.cpp has in pairs: false forbids a token."""
+    """Token biases, which llama.cpp gives as pairs; false forbids a token."""
     if isinstance(bias, Mapping):
         return read_bias(bias)
     if not isinstance(bias, list):
@@ -88,7 +88,7 @@ def read_pairs(bias: Mapping[str, float] | list[list[float | str | bool]] | bool
 
 
 async def complete(call: Call, body: CompletionAsked) -> None:
-    """Go on with a text, or with several."""
+    """Continue one or several texts."""
     if body.n_predict == 0:
         raise unsupported("n_predict", "must be 1 or more, or -1 for no limit")
     prompts = read_prompts(body.prompt)
@@ -106,9 +106,9 @@ async def complete(call: Call, body: CompletionAsked) -> None:
 
 
 async def tell(stream: Stream, body: CompletionAsked, reasons: list[tuple[str, str]]) -> AsyncIterator[Json]:
-    """The events of an answer: each has `content` and `stop`, the last its figures.
+    """The events of an answer, each with `content` and `stop`; the last one has the figures.
 
-    `reasons` come to say why each text ended, and at which stop word.
+    `reasons` is filled with why each text ended, and at which stop string.
     """
     began, length = time.perf_counter(), 0
     async for delta in stream:
@@ -140,7 +140,7 @@ async def tell(stream: Stream, body: CompletionAsked, reasons: list[tuple[str, s
 
 
 async def gather(told: AsyncIterator[Json], reasons: Sequence[tuple[str, str]]) -> list[Json]:
-    """The answers as a whole."""
+    """The complete answers."""
     events = [one async for one in told]
     last = events.pop()
     found = list[Json]()
@@ -156,7 +156,7 @@ async def gather(told: AsyncIterator[Json], reasons: Sequence[tuple[str, str]]) 
 
 
 def describe_token(stream: Stream, token: Token) -> Json:
-    """A token with its log-probability and those of others."""
+    """A token with its log-probability and its alternatives."""
     both: Sequence[Token | Alternative] = (token, *token.alternatives)
     found, *others = [
         {"id": one.id, "token": one.text, "bytes": stream.list_bytes(one), "logprob": one.logprob} for one in both
@@ -193,14 +193,14 @@ class TemplateAsked(Body):
 
 
 async def tokenize(call: Call, body: TokenizeAsked) -> None:
-    """The tokens of a text."""
+    """Send the tokens of a text."""
     await call.send_json({"tokens": await call.ask(body.model, partial(list_tokens, body))})
 
 
 def list_tokens(body: TokenizeAsked, asked: Engine) -> list[Any]:  # Any: JSON
-    """The tokens of a text, in which a control token's spelling is only letters unless `parse_special` says so.
+    """The tokens of a text; control tokens spelled in it are recognised only with `parse_special`.
 
-    `add_special` puts those before it that the tokenizer puts before every text.
+    `add_special` prepends the tokens that the tokenizer puts before every text.
     """
     engine, text = check_local(asked), body.content
     tokenizer = engine.tokenizer
@@ -211,13 +211,13 @@ def list_tokens(body: TokenizeAsked, asked: Engine) -> list[Any]:  # Any: JSON
 
 
 async def detokenize(call: Call, body: DetokenizeAsked) -> None:
-    """The text of tokens."""
+    """Send the text of tokens."""
     text = await call.ask(body.model, lambda engine: engine.text_of(check_tokens(engine, body.tokens, "tokens")))
     await call.send_json({"content": text})
 
 
 async def apply_template(call: Call, body: TemplateAsked) -> None:
-    """A conversation as text."""
+    """Send a conversation as rendered text."""
     messages = read_messages(body.messages)
     if body.add_generation_prompt is False:
         raise unsupported("add_generation_prompt", "the beginning of the answer belongs to it here; leave it out")
@@ -229,7 +229,7 @@ async def apply_template(call: Call, body: TemplateAsked) -> None:
 
 
 async def tell_health(call: Call, body: None) -> None:
-    """Whether the server answers, which it does not while its first model is opened."""
+    """Whether the server is ready; it is not while its first model is being opened."""
     models = call.service.models
     if models.opening.locked() and not models.open:
         error = {"code": 503, "message": "Loading model", "type": "unavailable_error"}
@@ -239,7 +239,7 @@ async def tell_health(call: Call, body: None) -> None:
 
 
 async def tell_properties(call: Call, body: None) -> None:
-    """What llama.vscode wants to know before it asks."""
+    """Send what llama.vscode asks for first."""
     stored = await call.service.work(lambda: call.service.models.find(call.query.get("model", "")))
     source = await call.service.work(lambda: chat_template(stored.folder) if stored.chats else "")
     await call.send_json(
@@ -257,14 +257,14 @@ async def tell_properties(call: Call, body: None) -> None:
 
 
 async def list_slots(call: Call, body: None) -> None:
-    """The places, and which are taken."""
+    """Send the places for requests, and which are taken."""
     queue = call.service.queue
     slots = [{"id": number, "is_processing": number < queue.answering} for number in range(queue.places)]
     await call.send_json(slots)
 
 
 def form_error(refusal: Refusal) -> Json:
-    """A refusal, as clients of llama.cpp read it: OpenAI's form, with the status as its code."""
+    """An error in llama.cpp's form: OpenAI's, with the status as its code."""
     error = form_openai_error(refusal)["error"]
     kind = KINDS.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "server_error")
     return {"error": {**error, "code": refusal.status, "type": kind}}

@@ -1,4 +1,4 @@
-"""The models that are open: each is opened when it is asked for, kept for a while, and closed where memory is short."""
+"""The open models: opened on demand, kept for a while, and closed when memory is short."""
 
 import asyncio
 import gc
@@ -26,46 +26,46 @@ from chatapp.workspace import Opened, Workspace
 from model_store import StoredModel, fit
 
 Tell = Callable[[str], object]
-"""Writes a line into the log."""
+"""Writes a line to the log."""
 FOREVER = float("inf")
 SHARE = 0.6
-"""Of this machine's memory, what models may take unless it is said."""
+"""Default share of this machine's memory for models."""
 
 
 @dataclass
 class LoadedModel:
-    """A model that is open; memory in bytes, times in seconds."""
+    """An open model; memory in bytes, times in seconds."""
 
     opened: Opened
     stored: StoredModel
     memory: int
-    """About as much as it takes."""
+    """The estimated memory it takes."""
     keep_alive: float
     users: int = 0
-    """Requests that draw on it now."""
+    """Requests that use it now."""
     used: float = 0.0
-    """When it was last asked, by the monotonic clock."""
+    """When it was last used, by the monotonic clock."""
 
     def __post_init__(self) -> None:
         self.engine: Engine = self.opened.engine
         self.name = self.opened.name
         self.completer = Completer(self.engine)
         self.completing = Lock()
-        """Held by the one who asks for offers."""
+        """Held while offers are computed."""
 
     @property
     def seconds_left(self) -> float:
-        """Until it is closed, if nobody asks."""
+        """Seconds until it is closed if no request comes."""
         return self.keep_alive if self.users else self.used + self.keep_alive - time.monotonic()
 
     @property
     def expires(self) -> datetime:
-        """When that is, of this machine's clock; far away where it never is."""
+        """The time at which it is closed; ten years ahead if never."""
         return datetime.now(UTC).astimezone() + timedelta(seconds=min(self.seconds_left, 10 * 365 * 86400))
 
 
 def date(stored: StoredModel) -> datetime:
-    """When the checkpoint of a model was written; the beginning of 1970, where it is gone."""
+    """When the model's checkpoint was written; the epoch if its files are gone."""
     try:
         return datetime.fromtimestamp((stored.folder / "config.json").stat().st_mtime, UTC)
     except OSError:
@@ -73,7 +73,7 @@ def date(stored: StoredModel) -> datetime:
 
 
 class LoadedModels:
-    """The open models by name, the one that was asked last at the end."""
+    """The open models by name, most recently used last."""
 
     def __init__(self, workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None, tell: Tell):
         self.workspace, self.settings, self.placement, self.tell = workspace, settings, placement, tell
@@ -83,15 +83,15 @@ class LoadedModels:
         self.loads = 0
         self._gaps: dict[str, str] = {}
         self.opening = asyncio.Lock()
-        """One model is opened at a time: the memory of two cannot be foreseen."""
+        """Only one model is opened at a time, since the memory of two could not be foreseen."""
         self._timer: asyncio.TimerHandle | None = None
 
     def list(self) -> list[StoredModel]:
-        """The models that there are, first the one for requests that name none: many clients take the first."""
+        """All models, the default first, since many clients take the first."""
         return sorted(self.workspace.open_store().list(), key=lambda one: one.name != self.default)
 
     def resolve(self, name: str) -> str:
-        """The name in the store of the model that a client calls `name`; nothing is the default, a path is no name."""
+        """The store's name for a client's model name; empty means the default, and paths are not names."""
         if name in self.open:
             return name
         store = self.workspace.open_store()
@@ -104,11 +104,11 @@ class LoadedModels:
         raise unknown_model(wanted, suggest(bare, known) or "GET /v1/models lists those that are here")
 
     def find(self, name: str) -> StoredModel:
-        """The model that a client calls `name`, as the store knows it."""
+        """The stored model that a client names."""
         return self.workspace.open_store().get(self.resolve(name))
 
     def find_gap(self, stored: StoredModel) -> str:
-        """How a model wants a gap to be written, as a template of Ollama's; nothing, where it knows none."""
+        """The template of a model's infill prompt in Ollama's syntax; empty if it has none."""
         if stored.name not in self._gaps:
             store = self.workspace.open_store()
             form = infill.find(open_tokenizer(stored.folder, store.tokenizer(stored))).form
@@ -117,7 +117,7 @@ class LoadedModels:
         return self._gaps[stored.name]
 
     def pull(self, name: str) -> Generator[Mapping[str, Any], None, None]:
-        """Fetch a model in a process of its own, and what that tells; closing it stops the process."""
+        """Pull a model in a child process, yielding its events; closing it stops the process."""
         from chatapp.models.jobs import COMMAND, stop
         from chatapp.settings import offline
 
@@ -136,9 +136,9 @@ class LoadedModels:
 
     @asynccontextmanager
     async def use(self, name: str, keep_alive: float | None = None) -> AsyncIterator[LoadedModel]:
-        """An open model, which stays so for as long as the block lasts and `keep_alive` seconds after.
+        """An open model, which stays open during the block and `keep_alive` seconds after.
 
-        Where that is not said, it is what was said last; the models of the command line are kept in any case.
+        Without `keep_alive`, the last value stays; the models of the command line are always kept.
         """
         loaded = await self._open(name)
         loaded.users += 1
@@ -155,7 +155,7 @@ class LoadedModels:
         resolved = name if name in self.open else await in_thread(lambda: self.resolve(name))
         if resolved not in self.open:
             async with self.opening:
-                if resolved not in self.open:  # another who waited may have opened it
+                if resolved not in self.open:  # another request may have opened it meanwhile
                     self.open[resolved] = await self._load(resolved)
         self.open[resolved] = loaded = self.open.pop(resolved)
         return loaded
@@ -177,7 +177,7 @@ class LoadedModels:
         return LoadedModel(opened, stored, memory, keep_alive, used=time.monotonic())
 
     def _make_room(self, stored: StoredModel, memory: int) -> None:
-        """Close models that nobody uses, the one that was asked longest ago first, until another has room."""
+        """Close unused models, least recently used first, until this one fits."""
         if memory > self.budget:
             raise Refusal(
                 UNAVAILABLE,
@@ -194,13 +194,13 @@ class LoadedModels:
             raise Refusal(UNAVAILABLE, message, retry_after=10)
 
     def close(self, name: str) -> None:
-        """Close a model; who draws on it still, goes on."""
+        """Close a model; running answers continue."""
         if self.open.pop(name, None):
-            gc.collect()  # sessions are in circles
+            gc.collect()  # sessions have reference cycles
             self.tell(f"closed {name}")
 
     def sweep(self) -> None:
-        """Close the models whose time is over, and come again when the next one's is."""
+        """Close the models whose time is over, and schedule the next sweep."""
         if self._timer:
             self._timer.cancel()
         idle = [one for one in self.open.values() if not one.users]

@@ -1,4 +1,4 @@
-"""What is counted and timed, for Prometheus."""
+"""Counters and timings for Prometheus."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -13,10 +13,10 @@ PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2
 
 
 class Metrics:
-    """The counters of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # or each counter would have a second line, with the time at which it was made
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # no second line per counter with its creation time
         self.registry = CollectorRegistry()
         to = self.registry
         route, model = ("method", "route", "status"), ("model",)
@@ -40,7 +40,7 @@ class Metrics:
         self.loads = Gauge("chatapp_model_loads", "Models that were opened so far", registry=to)
 
     def add_usage(self, model: str, usage: Usage) -> None:
-        """Take in the summary of an answer."""
+        """Add the usage of an answer."""
         self.prompt_tokens.labels(model).inc(usage.prompt_tokens)
         self.cached_tokens.labels(model).inc(usage.cached_tokens)
         self.completion_tokens.labels(model).inc(usage.completion_tokens)
@@ -51,7 +51,7 @@ class Metrics:
             observe(seconds)
 
     def write(self, queue: FairQueue, models: LoadedModels) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """The metrics in Prometheus's text format."""
         self.answering.set(queue.answering)
         self.waiting.set(queue.waiting)
         self.loads.set(models.loads)

@@ -1,4 +1,4 @@
-"""Ollama's protocol: chat and generate; what it tells and does about models is in `ollama_models.py`."""
+"""Ollama's protocol: chat and generate; its endpoints about models are in `ollama_models.py`."""
 
 import json
 import re
@@ -24,12 +24,12 @@ from chatapp.server.thinking import Parts
 from chatapp.server.tools import Tool, choose_tools
 
 VERSION = "0.12.0"
-"""Of Ollama, whose protocol this is: clients look whether it is new enough."""
+"""The version of Ollama whose protocol this is: clients check that it is new enough."""
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 PERIOD = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m|h|)")
 """A part of a duration."""
 DURATION = re.compile(rf"-?(?:{PERIOD.pattern.removesuffix('|)')})){{1,6}}|-?\d{{1,9}}(?:\.\d{{1,9}})?")
-"""A number of seconds, or a duration as Go writes it."""
+"""A number of seconds, or a duration in Go's notation."""
 HOW = "How to run; not looked at."
 
 
@@ -55,7 +55,7 @@ class OllamaOptions(SampledBody):
     f16_kv: bool | None = Field(None, description=HOW)
 
     def read(self) -> dict[str, Any]:  # Any: as Options has them
-        """The options, as chatapp calls them."""
+        """The options under chatapp's names."""
         if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
             raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
         if self.num_predict == 0:
@@ -84,7 +84,7 @@ class Asked(Named):
     shift: bool | None = None
 
     def read(self) -> dict[str, Any]:  # Any: as Options has them
-        """The options, as chatapp calls them."""
+        """The options under chatapp's names."""
         if isinstance(self.format, str) and self.format not in ("", "json"):
             raise unsupported("format", "must be json or a schema")
         options = self.options.read() if self.options else {}
@@ -154,7 +154,7 @@ async def chat(call: Call, body: ChatAsked) -> None:
 
 
 def read_message(message: OllamaMessage) -> Message:
-    """A message, as a chat template takes it."""
+    """A message for the chat template."""
     if message.images:
         raise unsupported("images", "the models here read text")
     called = tuple(
@@ -166,7 +166,7 @@ def read_message(message: OllamaMessage) -> Message:
 
 
 async def generate(call: Call, body: GenerateAsked) -> None:
-    """Answer a prompt, go on with it, or fill a gap."""
+    """Answer or continue a prompt, or fill a gap."""
     if body.images:
         raise unsupported("images", "the models here read text")
     if body.context:
@@ -178,7 +178,7 @@ async def generate(call: Call, body: GenerateAsked) -> None:
 
 
 async def read_prompt(call: Call, body: GenerateAsked) -> Ask:
-    """What is asked for: a model that answers gets a conversation, unless the prompt is raw."""
+    """What is asked: for a chat model a conversation, unless the prompt is raw."""
     options, template = body.read(), (body.template or "").replace(" ", "")
     if template not in ("", "{{.Prompt}}"):
         raise unsupported("template", "the model's own is used; leave it out, or say {{ .Prompt }}")
@@ -194,7 +194,7 @@ async def read_prompt(call: Call, body: GenerateAsked) -> Ask:
 
 
 async def answer(call: Call, body: Asked, ask: Ask, tools: Toolbox, *, chat: bool) -> None:
-    """Answer in lines, unless all is wanted at once."""
+    """Answer in lines, or as a whole."""
     started = time.perf_counter()
     async with call.answer(body.name_given, ask, read_keep_alive(body.keep_alive)) as stream:
         lines = tell(stream, body, Parts(tools), started, chat=chat)
@@ -205,13 +205,13 @@ async def answer(call: Call, body: Asked, ask: Ask, tools: Toolbox, *, chat: boo
 
 
 def say(name: str, text: str, *, chat: bool, done: bool = False, **more: Any) -> dict[str, Any]:  # Any: JSON
-    """A line of an answer, which may say `more` than a text."""
+    """A line of an answer."""
     said = {"message": {"role": "assistant", "content": text, **more}} if chat else {"response": text, **more}
     return {"model": name, "created_at": now(), **said, "done": done}
 
 
 async def tell(stream: Stream, body: Asked, parts: Parts, started: float, *, chat: bool) -> AsyncIterator[Json]:
-    """The lines of an answer; the last one has its figures."""
+    """The lines of an answer; the last one has the figures."""
     reason, name = "stop", body.name_given or stream.model
     async for delta in stream:
         thought, text = parts.add(delta)
@@ -236,7 +236,7 @@ def describe_token(stream: Stream, token: Token) -> Json:
 
 
 def describe_figures(stream: Stream, started: float) -> Json:
-    """The figures of an answer, in nanoseconds."""
+    """The figures of an answer; times in nanoseconds."""
     reading = sum(usage.prefill_seconds for usage in stream.usages)
     writing = sum(sum(usage.latencies) for usage in stream.usages)
     return {
@@ -250,7 +250,7 @@ def describe_figures(stream: Stream, started: float) -> Json:
 
 
 def gather(lines: list[Json], *, chat: bool) -> Json:
-    """An answer as a whole."""
+    """The complete answer."""
     *parts, last = lines
     holders, name = ([part["message"] for part in parts], "content") if chat else (parts, "response")
     said = {name: "".join(one[name] for one in holders)} | given(
@@ -266,7 +266,7 @@ def gather(lines: list[Json], *, chat: bool) -> Json:
 
 
 async def open_or_close(call: Call, body: Asked, *, chat: bool) -> None:
-    """Open a model for what will be asked; keep_alive 0 closes it."""
+    """Open a model in advance, or close it with keep_alive 0."""
     keep_alive = read_keep_alive(body.keep_alive)
     name = await call.service.work(lambda: call.service.models.resolve(body.name_given))
     if keep_alive == 0 and name in call.service.settings.models:
@@ -282,7 +282,7 @@ async def open_or_close(call: Call, body: Asked, *, chat: bool) -> None:
 
 
 def read_keep_alive(value: str | float | None) -> float | None:
-    """How long a model is to be kept: seconds, or a text such as 5m; below 0 for ever."""
+    """Parse keep_alive: seconds, or a duration such as 5m; negative means forever."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -294,12 +294,12 @@ def read_keep_alive(value: str | float | None) -> float | None:
 
 
 def now() -> str:
-    """This moment, as Ollama writes it."""
+    """The current time in Ollama's format."""
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
 async def say_hello(call: Call, body: None) -> None:
-    """What clients look for to see whether Ollama runs; to a browser, the page."""
+    """The text by which clients recognise Ollama; for a browser, the page."""
     if "text/html" not in call.sent.get("accept", ""):
         return await call.send_bytes(b"Ollama is running", "text/plain; charset=utf-8")
     content, headers = read_page()
@@ -307,12 +307,12 @@ async def say_hello(call: Call, body: None) -> None:
 
 
 async def tell_version(call: Call, body: None) -> None:
-    """The version of the protocol."""
+    """Send the version of the protocol."""
     await call.send_json({"version": VERSION})
 
 
 def form_error(refusal: Refusal) -> Json:
-    """A refusal, as clients of Ollama read it."""
+    """An error in Ollama's form."""
     return {"error": refusal.message} | ({"param": refusal.param} if refusal.param else {})
 
 

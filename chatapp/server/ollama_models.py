@@ -1,4 +1,4 @@
-"""What Ollama's protocol tells of models, and does with them: tags, show, ps, pull, copy, delete."""
+"""Ollama's endpoints about models: tags, show, ps, pull, copy, delete."""
 
 import hashlib
 import re
@@ -19,7 +19,7 @@ from model_store.models import BUILTIN
 from model_store.tokenizers.chat_template import chat_template
 
 REFERENCE = re.compile(r"(?:(?:hf\.co|huggingface\.co)/)?([\w][\w.-]*(?:/[\w][\w.-]*)?)(?::([\w.-]+))?")
-"""A name of the catalogue or a repository of the Hub, as clients of Ollama write it."""
+"""A catalogue name or a repository of the Hub, as Ollama's clients write it."""
 
 
 class Named(Body):
@@ -30,7 +30,7 @@ class Named(Body):
 
     @property
     def name_given(self) -> str:
-        """The name."""
+        """The name of the model."""
         return self.model or self.name or ""
 
 
@@ -60,7 +60,7 @@ class Copied(Body):
 
 
 async def list_tags(call: Call, body: None) -> None:
-    """The models that are here."""
+    """List the models."""
     models = await call.service.work(lambda: [describe(one) for one in call.service.models.list()])
     await call.send_json({"models": models})
 
@@ -79,15 +79,15 @@ def describe(stored: StoredModel) -> dict[str, Any]:
 
 
 def list_capabilities(stored: StoredModel) -> list[str]:
-    """What clients may ask of a model, but for gaps, which its tokenizer knows of."""
+    """A model's capabilities without `insert`, for which its tokenizer would have to be read."""
     source = ""
-    with suppress(StoreError):  # it is told where the model is asked
+    with suppress(StoreError):  # reported when the model is used
         source = (stored.chats and chat_template(stored.folder)) or ""
     return ["completion", *["thinking"] * bool(find_choices(source)), *["tools"] * mentions_tools(source)]
 
 
 def describe_details(stored: StoredModel) -> Json:
-    """Size and form of a model."""
+    """Size and format of a model."""
     millions = stored.parameters / 1e6
     return {
         "parent_model": "",
@@ -100,12 +100,12 @@ def describe_details(stored: StoredModel) -> Json:
 
 
 async def show(call: Call, body: Shown) -> None:
-    """Everything about a model."""
+    """Send everything about a model."""
     await call.send_json(await call.service.work(lambda: describe_fully(call.service.models, body.name_given)))
 
 
 def describe_fully(models: LoadedModels, name: str) -> Json:
-    """What clients look at before they talk to a model: what it can do, and how long its context is."""
+    """A model's capabilities and context length, which clients check before they use it."""
     stored = models.find(name)
     source, gap = chat_template(stored.folder) if stored.chats else None, models.find_gap(stored)
     prompt = source or "{{ .Prompt }}"
@@ -129,7 +129,7 @@ def describe_fully(models: LoadedModels, name: str) -> Json:
 
 
 async def list_open(call: Call, body: None) -> None:
-    """The models that are open."""
+    """List the open models."""
     models = [
         {
             **describe(one.stored),
@@ -144,7 +144,7 @@ async def list_open(call: Call, body: None) -> None:
 
 
 async def pull(call: Call, body: Pulled) -> None:
-    """Fetch a model, from the Hub that is configured and from nowhere else."""
+    """Pull a model, only from the configured Hub."""
     if body.username or body.password:
         raise unsupported("username", "the Hub knows no passwords: `chatapp login` keeps a token for it")
     name = read_reference(body.name_given)
@@ -161,7 +161,7 @@ async def pull(call: Call, body: Pulled) -> None:
 
 
 def read_reference(name: str) -> str:
-    """The name to pull; no address and no path."""
+    """The name to pull; URLs and paths are refused."""
     found = REFERENCE.fullmatch(name)
     if not found:
         raise Refusal(400, f"{name[:80]!r} is neither a model of the catalogue nor a repository", param="model")
@@ -172,7 +172,7 @@ def read_reference(name: str) -> str:
 
 
 async def tell_pull(drawing: Drawing[Mapping[str, Any]]) -> AsyncIterator[dict[str, Any]]:
-    """The lines of a pull."""
+    """The progress lines of a pull."""
     yield {"status": "pulling manifest"}
     async for facts in drawing:
         if facts["event"] == "progress":
@@ -187,7 +187,7 @@ async def tell_pull(drawing: Drawing[Mapping[str, Any]]) -> AsyncIterator[dict[s
 
 
 async def delete(call: Call, body: Named) -> None:
-    """Delete a model, which has to be named: nothing is not the default here."""
+    """Delete a model; an empty name does not mean the default here."""
     models = call.service.models
     if not body.name_given.strip():
         raise Refusal(400, "model is missing: say which one is to be deleted", param="model")
@@ -217,7 +217,7 @@ async def copy(call: Call, body: Copied) -> None:
 
 
 async def refuse_making(call: Call, body: Anything) -> None:
-    """Refuse: models are made by their publishers."""
+    """Refuse to create or publish models."""
     raise Refusal(400, "this server makes and publishes no models: it pulls, copies and deletes them")
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's protocol: its endpoints, the models that it lists, and what it has for embeddings, which is refused."""
+"""OpenAI's protocol: its endpoints and its list of models."""
 
 from chatapp.server.bodies import Anything
 from chatapp.server.loaded import date
@@ -10,7 +10,7 @@ from model_store import StoredModel
 
 
 async def list_models(call: Call, body: None) -> None:
-    """The models that are here."""
+    """List the models."""
     stored = await call.service.work(call.service.models.list)
     data = [describe_model(one) for one in stored]
     more = {"has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}  # as Anthropic's clients want it
@@ -18,13 +18,13 @@ async def list_models(call: Call, body: None) -> None:
 
 
 async def show_model(call: Call, body: None) -> None:
-    """One model."""
+    """Send one model."""
     stored = await call.service.work(lambda: call.service.models.find(call.path_part("model")))
     await call.send_json(describe_model(stored))
 
 
 def describe_model(stored: StoredModel) -> Json:
-    """A model as clients look at it: some take the length of its context from here."""
+    """A model with its context length, which some clients read from here."""
     length, written = stored.context_length, date(stored)
     return {
         "id": stored.name,

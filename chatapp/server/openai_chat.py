@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: conversations, answered as a whole or in chunks."""
+"""OpenAI's chat completions, complete or streamed."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -116,8 +116,8 @@ async def chat(call: Call, body: ChatRequest) -> None:
 
 
 def read_chat(body: ChatRequest) -> Conversation:
-    """What is asked for."""
-    if body.max_tokens == -1:  # LM Studio's and llama.cpp's word for no limit, which a chat has none of by itself
+    """The conversation and its options."""
+    if body.max_tokens == -1:  # no limit, in LM Studio and llama.cpp
         body.max_tokens = None
     if body.max_tokens is not None and body.max_completion_tokens is not None:
         raise unsupported("max_completion_tokens", "max_tokens is given too; leave one of them out")
@@ -133,7 +133,7 @@ def read_chat(body: ChatRequest) -> Conversation:
 
 
 def read_format(form: ResponseFormat) -> dict[str, Any]:  # Any: as Options has them
-    """The options that keep an answer to a form."""
+    """The options that constrain the answer to a form."""
     if form.type == "text":
         return {}
     schema = form.value if form.schema_ is None else form.schema_
@@ -146,7 +146,7 @@ def read_format(form: ResponseFormat) -> dict[str, Any]:  # Any: as Options has 
 
 
 def read_tools(body: ChatRequest) -> Toolbox:
-    """The functions that may be called."""
+    """The offered functions and the choice among them."""
     choice = body.tool_choice or "auto"
     offered = [tool.function for tool in body.tools or ()]
     if isinstance(choice, AllowedTools):
@@ -157,7 +157,7 @@ def read_tools(body: ChatRequest) -> Toolbox:
 
 
 def read_thinking(body: ChatRequest) -> Think | None:
-    """Whether the model is to think first, or how much; None: as it does by itself."""
+    """Whether, or how much, to think; None leaves it to the model."""
     switches, effort = body.chat_template_kwargs, body.reasoning_effort
     if switches:
         think = switches.enable_thinking if switches.enable_thinking is not None else switches.thinking
@@ -168,13 +168,13 @@ def read_thinking(body: ChatRequest) -> Think | None:
 
 
 def read_messages(messages: list[ChatMessage]) -> list[Message]:
-    """A conversation, as a chat template takes it."""
+    """A conversation for the chat template."""
     known = {call.id: call.function.name for one in messages for call in one.tool_calls or ()}
     return [read_message(one, number, known) for number, one in enumerate(messages)]
 
 
 def read_message(message: ChatMessage, number: int, known: Mapping[str, str]) -> Message:
-    """A message; the names of functions are known by the calls that it may answer."""
+    """A message for the chat template; `known` are the names of called functions by call id."""
     role = "system" if message.role == "developer" else message.role
     text = read_content(message.content, f"messages.{number}.content")
     if (thought := message.reasoning_content or message.reasoning) and role == "assistant":
@@ -190,7 +190,7 @@ def read_message(message: ChatMessage, number: int, known: Mapping[str, str]) ->
 
 
 def check_arguments(text: str, where: str) -> str:
-    """The arguments of a call, which are a JSON object."""
+    """The arguments of a call, checked to be a JSON object."""
     try:
         if isinstance(json.loads(text or "{}"), dict):
             return text or "{}"
@@ -200,7 +200,7 @@ def check_arguments(text: str, where: str) -> str:
 
 
 async def chat_events(stream: Stream, head: Json, body: ChatRequest, *, usage: bool) -> AsyncIterator[bytes]:
-    """A reply as chunks, the last one with its usage where that is wanted."""
+    """A reply in chunks; the last one has the usage if wanted."""
     head = {**head, "object": "chat.completion.chunk"}
     parts, told = Parts(read_tools(body)), set[int]()
     async for delta in stream:
@@ -223,13 +223,13 @@ async def chat_events(stream: Stream, head: Json, body: ChatRequest, *, usage: b
 
 
 def chunk(head: Json, index: int, said: Json, finish_reason: str | None, logprobs: Json | None = None) -> Json:
-    """One chunk of a stream."""
+    """A chunk of a stream."""
     choice = {"index": index, "delta": said, "logprobs": logprobs, "finish_reason": finish_reason}
     return {**head, "choices": [choice]}
 
 
 async def gather_chat(stream: Stream, head: Json, body: ChatRequest) -> Json:
-    """A reply as a whole."""
+    """The complete reply."""
     choices = [Choice() for _ in range(body.n or 1)]
     parts = Parts(read_tools(body))
     async for delta in stream:
@@ -250,5 +250,5 @@ async def gather_chat(stream: Stream, head: Json, body: ChatRequest) -> Json:
 
 
 def describe_call(call: ToolCall) -> dict[str, Any]:
-    """A call that the model asks for."""
+    """A tool call of the model."""
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

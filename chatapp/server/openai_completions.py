@@ -1,4 +1,4 @@
-"""OpenAI's completions: texts to go on with, and gaps to fill."""
+"""OpenAI's completions: texts to continue, and gaps to fill."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Literal
@@ -36,7 +36,7 @@ class FimRequest(Requested):
 
 
 async def complete(call: Call, body: CompletionRequest) -> None:
-    """Go on with texts, or fill a gap."""
+    """Continue texts, or fill a gap."""
     ask = read_completion(body)
     async with call.answer(body.model, ask) as stream:
         head = describe_head("cmpl", "text_completion", stream)
@@ -47,7 +47,7 @@ async def complete(call: Call, body: CompletionRequest) -> None:
 
 
 def read_prompts(prompt: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:
-    """The prompts, of which there may be one that stands alone; Refusal where one is empty."""
+    """The prompts, given as one or several; Refusal if one is empty."""
     alone = prompt if isinstance(prompt, str) else [one for one in prompt if isinstance(one, int)]
     several = [] if isinstance(prompt, str) else [one for one in prompt if not isinstance(one, int)]
     found = several or [alone]
@@ -57,7 +57,7 @@ def read_prompts(prompt: str | list[str] | list[int] | list[list[int]]) -> list[
 
 
 def read_completion(body: CompletionRequest) -> Texts | Gap:
-    """What is asked for."""
+    """What is asked, with its options."""
     prompts = read_prompts(body.prompt)
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise unsupported("best_of", "must be as n is, or left out")
@@ -73,13 +73,13 @@ def read_completion(body: CompletionRequest) -> Texts | Gap:
 
 
 def is_scored(body: CompletionRequest, prompts: list[str | list[int]]) -> bool:
-    """Whether prompts are told by the model's tokens: with what these cost, alone, or as they came."""
+    """Whether prompts are echoed token by token: with log-probabilities, without a continuation, or given as tokens."""
     told = body.logprobs is not None or body.max_tokens == 0 or not isinstance(prompts[0], str)
     return bool(body.echo) and told
 
 
 async def completion_events(stream: Stream, head: Json, body: CompletionRequest) -> AsyncIterator[bytes]:
-    """Texts as chunks, the last one with their usage where that is wanted."""
+    """Texts in chunks; the last one has the usage if wanted."""
     prompts, told = read_prompts(body.prompt), set[int]()
     echo = body.echo and not is_scored(body, prompts)
     offsets = dict[int, int]()
@@ -100,7 +100,7 @@ async def completion_events(stream: Stream, head: Json, body: CompletionRequest)
 
 
 async def gather_completion(stream: Stream, head: Json, body: CompletionRequest) -> Json:
-    """Texts as a whole."""
+    """The complete texts."""
     prompts, n = read_prompts(body.prompt), body.n or 1
     echo = body.echo and not is_scored(body, prompts)
     choices = [Choice() for _ in range(len(prompts) * n)]
@@ -119,7 +119,7 @@ async def gather_completion(stream: Stream, head: Json, body: CompletionRequest)
 
 
 async def fill(call: Call, body: FimRequest) -> None:
-    """Fill a gap; the answer has the form of a chat's."""
+    """Fill a gap, answering in the form of a chat."""
     options = given(seed=body.random_seed) | body.read_common()
     async with call.answer(body.model, Gap(body.prompt, body.suffix or "", options)) as stream:
         head = describe_head("fim", "chat.completion", stream)
@@ -135,7 +135,7 @@ async def fill(call: Call, body: FimRequest) -> None:
 
 
 async def fim_events(stream: Stream, head: Json) -> AsyncIterator[bytes]:
-    """What fills a gap as chunks, each with its content, which clients look for in all; the last one has the usage."""
+    """The text of a gap in chunks, each with `content`, which clients expect; the last one has the usage."""
     reason: str | None = None
     async for delta in stream:
         reason = delta.finish_reason or reason

@@ -1,4 +1,4 @@
-"""What OpenAI's endpoints have in common: fields of requests, figures of answers, the form of errors."""
+"""Shared by OpenAI's endpoints: fields of requests, figures of answers, the form of errors."""
 
 import time
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ class Requested(SampledBody):
     cache_prompt: bool | None = Field(None, description="Not looked at: what was read is always kept.")
 
     def read_common(self) -> dict[str, Any]:  # Any: as Options has them
-        """The options, as chatapp calls them."""
+        """The options under chatapp's names."""
         bias, stop = read_bias(self.logit_bias), read_stop(self.stop)
         seed = None if self.seed is None else self.seed % 2**64
         penalty = {"repetition_penalty": self.repeat_penalty} | self.knobs()
@@ -64,7 +64,7 @@ class Requested(SampledBody):
 
 
 def read_content(content: str | list[Part] | None, where: str) -> str:
-    """The text of a message, which may come in parts."""
+    """The text of a message, given as text or parts."""
     if content is None or isinstance(content, str):
         return content or ""
     if any(part.text is None for part in content):
@@ -81,7 +81,7 @@ class Choice:
         self.finish_reason: str | None = None
 
     def add(self, delta: Delta, text: str, thinking: str = "") -> None:
-        """Take in a delta, whose texts are these."""
+        """Add a delta with its text and thinking."""
         self.text += text
         self.thinking += thinking
         self.tokens += delta.tokens
@@ -89,13 +89,13 @@ class Choice:
 
 
 def describe_head(prefix: str, kind: str, stream: Stream) -> dict[str, Any]:  # Any: JSON
-    """What every object of an answer begins with."""
+    """The beginning of every object of an answer."""
     head = {"id": f"{prefix}-{uuid4().hex}", "object": kind, "created": int(time.time())}
     return {**head, "model": stream.model, "system_fingerprint": FINGERPRINT}
 
 
 def describe_figures(stream: Stream) -> Json:
-    """The tokens of a request, and how long it took."""
+    """Tokens and timings of a request."""
     usage = {
         "prompt_tokens": stream.prompt_tokens,
         "completion_tokens": stream.completion_tokens,
@@ -107,9 +107,9 @@ def describe_figures(stream: Stream) -> Json:
 
 
 def describe_timings(stream: Stream) -> Json:
-    """How long it took, in llama.cpp's names: several clients look for them in OpenAI's answers too.
+    """Timings in llama.cpp's names, which several clients also look for in OpenAI's answers.
 
-    Of what was written, that is by the clock: several replies that were decoded together share it.
+    Generation is measured in wall-clock time, which replies decoded together share.
     """
     timed = [usage for usage in stream.usages if usage.tokens_per_second]
     written = sum(len(usage.latencies) for usage in timed)
@@ -121,7 +121,7 @@ def describe_timings(stream: Stream) -> Json:
 
 
 def spell_timings(read: int, prompt: float, written: int, predicted: float) -> dict[str, Any]:  # Any: JSON
-    """Tokens that were read and written, and the milliseconds of both, in llama.cpp's names."""
+    """Tokens read and written, and milliseconds for both, in llama.cpp's names."""
     return {
         "cache_n": 0,
         "prompt_n": read,
@@ -136,7 +136,7 @@ def spell_timings(read: int, prompt: float, written: int, predicted: float) -> d
 
 
 def describe_tokens(stream: Stream, tokens: Iterable[Token]) -> Json:
-    """Log-probabilities as chat completions have them: each token, and what might have stood there."""
+    """Log-probabilities in the form of chat completions."""
 
     def describe(one: Token | Alternative) -> dict[str, Any]:  # Any: JSON
         return {"token": one.text, "logprob": one.logprob, "bytes": stream.list_bytes(one)}
@@ -146,14 +146,14 @@ def describe_tokens(stream: Stream, tokens: Iterable[Token]) -> Json:
 
 
 def describe_spelled(tokens: Iterable[Token], offset: int) -> Json:
-    """Log-probabilities as completions have them."""
+    """Log-probabilities in the form of completions."""
     found: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     for token in tokens:
         found["tokens"].append(token.text)
         found["token_logprobs"].append(token.logprob)
         others = dict[str, float]()
         for other in token.alternatives:
-            others.setdefault(other.text, other.logprob)  # of those that look alike the likeliest
+            others.setdefault(other.text, other.logprob)  # of tokens with the same text, the likeliest
         found["top_logprobs"].append(None if token.logprob is None else others)
         found["text_offset"].append(offset)
         offset += len(token.text)
@@ -161,6 +161,6 @@ def describe_spelled(tokens: Iterable[Token], offset: int) -> Json:
 
 
 def form_error(refusal: Refusal) -> Json:
-    """A refusal, as clients of OpenAI read it."""
+    """An error in OpenAI's form."""
     kind = KINDS.get(refusal.status, "invalid_request_error" if refusal.status < 500 else "api_error")
     return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}}

@@ -1,4 +1,4 @@
-"""What chatapp's own programs ask the server of their user: the engine's contract, for who has its token."""
+"""The engine's contract for chatapp's own programs, which have the token of their user's server."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Asked(Body):
 
 @dataclass(frozen=True)
 class OwnAsk:
-    """A call that gives deltas."""
+    """A call that is answered by deltas."""
 
     asked: Asked
 
@@ -60,7 +60,7 @@ class OwnAsk:
 
 
 def read(asked: Asked) -> tuple[list[Message], Options]:
-    """The messages and the options of a call; Refusal where any part of it cannot be read."""
+    """Messages and options of a call; Refusal if they cannot be read."""
     if asked.call != "complete" and not isinstance(asked.text, str):
         raise Refusal(400, "tokens are for complete", param="text")
     try:
@@ -71,7 +71,7 @@ def read(asked: Asked) -> tuple[list[Message], Options]:
 
 
 async def hello(call: Call, body: Hello) -> None:
-    """Show that this is the server that the file speaks of."""
+    """Prove that this is the server named in the user's file."""
     if not (own := call.service.own):
         raise Refusal(404, "this server is not shared with its user's other programs", code="not_found")
     await call.send_json({"proof": own.prove(body.nonce)})
@@ -92,7 +92,7 @@ async def ask(call: Call, body: Asked) -> None:
 
 
 def answer(engine: Engine, asked: Asked, wanted: Wanted) -> Json:
-    """What the engine tells without writing; it ends early where nobody waits any more."""
+    """The result of a call that generates nothing; ends early if the client leaves."""
     if asked.call == "facts":
         return describe(check_local(engine))
     read(asked)
@@ -100,14 +100,14 @@ def answer(engine: Engine, asked: Asked, wanted: Wanted) -> Json:
 
 
 async def write_lines(stream: Stream) -> AsyncIterator[bytes]:
-    """A delta a line, and at last a line that says that these were all."""
+    """The deltas in lines, and a final line `done`."""
     async for delta in stream:
         yield line(write_delta(delta))
     yield line({"done": True})
 
 
 def form_error(refusal: Refusal) -> Json:
-    """A refusal."""
+    """An error in our own form."""
     return {"error": {"message": refusal.message, "code": refusal.code}}
 
 

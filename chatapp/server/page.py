@@ -1,4 +1,4 @@
-"""The page at `/`, for people without a terminal: one file that fetches nothing from anywhere else."""
+"""The web page at `/`, for people without a terminal: one file that loads nothing else."""
 
 import base64
 import hashlib
@@ -13,12 +13,12 @@ POLICY = (
     "default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Nothing but the page's own script and style, known by their digests, and nobody but this server is asked."""
+"""Allows only the page's own script and style, by digest, and requests to this server."""
 
 
 @cache
 def read_page() -> tuple[bytes, Headers]:
-    """The page, and the headers that go with it."""
+    """The page and its headers."""
     content = FILE.read_bytes()
     digests = {name: digest(content, name) for name in ("script", "style")}
     headers = [
@@ -32,6 +32,6 @@ def read_page() -> tuple[bytes, Headers]:
 
 
 def digest(content: bytes, name: str) -> str:
-    """The digest of the one element of this name, as a policy names it."""
+    """The digest of the page's script or style, in the policy's form."""
     (found,) = re.findall(rf"<{name}>(.*?)</{name}>".encode(), content, re.DOTALL)
     return f"'sha256-{base64.b64encode(hashlib.sha256(found).digest()).decode()}'"

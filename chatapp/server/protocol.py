@@ -1,4 +1,4 @@
-"""A protocol and its endpoints, and what an endpoint is given to answer one request."""
+"""A protocol and its endpoints, and the call that an endpoint answers."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -25,59 +25,59 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def compact(value: object) -> bytes:
-    """JSON in one line without spaces: llama.vim takes no other."""
+    """JSON on one line without spaces, which llama.vim requires."""
     try:
         return to_json(value)
-    except PydanticSerializationError:  # half a character of UTF-16, which a request may spell
+    except PydanticSerializationError:  # an unpaired surrogate, which a request may contain
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def event(value: object, name: str = "") -> bytes:
-    """An event of a stream of server-sent events."""
+    """A server-sent event."""
     return b"%sdata: %s\n\n" % (f"event: {name}\n".encode() if name else b"", compact(value))
 
 
 def line(value: object) -> bytes:
-    """A line of a stream of lines of JSON."""
+    """A line of a stream of JSON lines."""
     return compact(value) + b"\n"
 
 
 @dataclass
 class Call:
-    """A request, and the way to answer it."""
+    """A request, and the means to answer it."""
 
     service: Service
     scope: Scope
     send: Send
     client: str
-    """Whose it is, as far as shares are fair: a key, or an address and a program."""
+    """Identifies the client for fair queueing: a key, or address and program."""
     sent: Mapping[str, str] = field(default_factory=dict)
-    """Headers of the request."""
+    """The request's headers."""
     raw: bytes = b""
-    """The body of the request."""
+    """The request's body."""
     headers: Headers = field(default_factory=list)
-    """Of every answer to it."""
+    """Headers for every answer."""
     media: str = ""
-    """Of the answer that has begun."""
+    """The media type of the answer, once begun."""
     complete: bool = False
-    """Whether all of the answer was sent."""
+    """Whether the whole answer was sent."""
 
     def answer(self, model: str, ask: Ask, keep_alive: float | None = None) -> AbstractAsyncContextManager[Stream]:
-        """The stream that answers, as Service.answer gives it."""
+        """The stream of an answer, from Service.answer."""
         return self.service.answer(model, ask, self.client, keep_alive=keep_alive)
 
     async def ask(self, model: str, act: Callable[[Engine], Result]) -> Result:
-        """What `act` gives of the engine of a model, in a thread."""
+        """The result of `act` on a model's engine, run in a thread."""
         async with self.service.use(model, self.client) as loaded:
             return await self.service.work(lambda: act(loaded.engine))
 
     @property
     def query(self) -> Mapping[str, str]:
-        """What stands behind the question mark of the path."""
+        """The query parameters."""
         return dict(parse_qsl(self.scope["query_string"].decode("latin-1")))
 
     def path_part(self, name: str) -> str:
-        """A part of the path that the endpoint has named."""
+        """A named part of the path."""
         return str(self.scope["path_params"][name])
 
     async def begin(self, status: int, media: str, more: Headers | None = None) -> None:
@@ -92,17 +92,17 @@ class Call:
         await self.send({"type": "http.response.body", "body": chunk, "more_body": more})
 
     async def send_bytes(self, content: bytes, media: str, status: int = 200, more: Headers | None = None) -> None:
-        """Send an answer that is all there."""
+        """Send a complete answer."""
         length = (b"content-length", str(len(content)).encode())
         await self.begin(status, media, [length, *(more or [])])
         await self.write(content, more=False)
 
     async def send_json(self, value: object, status: int = 200, more: Headers | None = None) -> None:
-        """Send an answer in JSON."""
+        """Send a complete answer as JSON."""
         await self.send_bytes(compact(value), "application/json", status, more)
 
     async def send_stream(self, media: str, chunks: AsyncIterator[bytes]) -> None:
-        """Send an answer as it is written."""
+        """Send an answer in chunks as they come."""
         await self.begin(200, media)
         async for chunk in chunks:
             await self.write(chunk)
@@ -114,32 +114,32 @@ Handle = Callable[[Call, Any], Awaitable[None]]  # Any: the body, of the endpoin
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A path, a method and what answers; `handle` is given None where there is no body."""
+    """A path, a method and its handler; `handle` gets None if there is no body."""
 
     method: str
     path: str
     handle: Handle
     body: type[Body] | None = None
     about: str = ""
-    """For the description in OpenAPI."""
+    """Its summary in OpenAPI."""
     open: bool = False
-    """Whether no key is needed."""
+    """Whether it needs no key."""
     raw: bool = False
-    """Whether the body is left to `handle`, which finds it in the call."""
+    """Whether `handle` parses the body itself, from `call.raw`."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What one family of clients speaks."""
+    """The protocol of one family of clients."""
 
     name: str
     endpoints: Sequence[Endpoint]
     form_error: Callable[[Refusal], Json]
     form_late: Callable[[Json], bytes] = event
-    """How an error is written at the end of a stream that had begun."""
+    """Formats an error at the end of a stream that had begun."""
 
 
 async def refuse_embedding(call: Call, body: Anything) -> None:
-    """Refuse: a model that writes has no embeddings worth comparing."""
+    """Refuse: generative models have no embeddings worth comparing."""
     message = "no model here is an embedding model: they write text"
     raise Refusal(400, message, param="model", code="model_not_supported")

@@ -1,4 +1,4 @@
-"""Places for requests: a bounded queue, shared out fairly between clients."""
+"""Places for requests: a bounded queue, shared fairly between clients."""
 
 import asyncio
 from collections import Counter, deque
@@ -9,16 +9,16 @@ from chatapp.server.refusals import BUSY, UNAVAILABLE, Refusal
 
 
 class FairQueue:
-    """So many requests are answered at once, and so many may wait; the client that has the fewest places is next."""
+    """Limits running and waiting requests; the client with the fewest places is next."""
 
     def __init__(self, places: int, length: int, patience: float):
         self.places, self.length, self.patience = places, length, patience
         self.running: Counter[str] = Counter()
         """Places by client."""
         self.draining = False
-        """Whether no request is let in any more."""
+        """Whether no more requests are accepted."""
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """By client; the client that was served last is the last."""
+        """By client, the client served last at the end."""
 
     @property
     def waiting(self) -> int:
@@ -31,7 +31,7 @@ class FairQueue:
         return self.running.total()
 
     async def enter(self, client: str) -> None:
-        """Wait for a place, which has to be left; Refusal, where there is none."""
+        """Wait for a place; Refusal if there is none. Every place must be left again."""
         if self.draining:
             raise Refusal(UNAVAILABLE, "the server is about to end; ask again in a moment", retry_after=5)
         if self.answering < self.places and not self._waiting:
@@ -61,9 +61,9 @@ class FairQueue:
                 del self._waiting[client]
 
     def leave(self, client: str) -> None:
-        """Give a place back, and give it to who is next."""
+        """Give up a place, and pass it to the next client."""
         self.running[client] -= 1
-        self.running += Counter()  # forgets clients that have none
+        self.running += Counter()  # drops clients with no place
         while self._waiting and self.answering < self.places:
             following = min(self._waiting, key=lambda one: self.running[one])
             queue = self._waiting.pop(following)
@@ -76,7 +76,7 @@ class FairQueue:
 
     @asynccontextmanager
     async def place(self, client: str) -> AsyncIterator[None]:
-        """A place for as long as the block lasts."""
+        """A place for the duration of the block."""
         await self.enter(client)
         try:
             yield

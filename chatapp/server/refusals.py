@@ -1,4 +1,4 @@
-"""What is not answered, and why: a status, a message for the user, and the option that is to blame."""
+"""Refusals: a status, a message for the user, and the option to blame."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from chatapp.text.errors import describe_defect, one_line
 from model_store import ModelNotFound
 
 PATH = re.compile(r"(?<![\w.:/])(?!/(?:v1|v2|api|chat)/)(?:~|[A-Za-z]:)?[\\/](?:[^\\/\s'\"]+[\\/])+(?=[^\\/\s'\"]*)")
-"""The folders of an absolute path, which is none of the server's own."""
+"""The folders of an absolute path, unless it is one of the server's own URL paths."""
 UNPROCESSABLE, BUSY, UNAVAILABLE = 422, 429, 503
 
 
 class Refusal(UserError):
-    """A request that is not answered, with the status of HTTP."""
+    """A request that is refused, with an HTTP status."""
 
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None, retry_after: int = 0
     ):
-        """`param` names the option that is to blame, `retry_after` the seconds after which another try makes sense."""
+        """`param` names the option to blame; `retry_after` is the number of seconds before retrying makes sense."""
         super().__init__(without_folders(message))
         self.status, self.param, self.code, self.retry_after = status, param, code, retry_after
 
@@ -32,7 +32,7 @@ class Refusal(UserError):
         return str(self)
 
     def spell(self, raw: bytes) -> Refusal:
-        """The same, in which the option to blame is called as in the body of the request."""
+        """The same refusal, calling the option by the name used in the request's body."""
         name = self.param or ""
         other = next((one for one in OTHER_NAMES.get(name, ()) if f'"{one}"'.encode() in raw), name)
         message = re.sub(rf"\b{name}\b", other, str(self), count=1) if other != name else str(self)
@@ -40,18 +40,18 @@ class Refusal(UserError):
 
 
 def unknown_model(name: str, hint: str) -> Refusal:
-    """The refusal of a name that no model has."""
+    """The refusal of an unknown model name."""
     shown = name if len(name) <= 100 else f"{name[:100]}..."
     return Refusal(404, f"there is no model {shown!r}; {hint}", param="model", code="model_not_found")
 
 
 def unsupported(name: str, why: str) -> Refusal:
-    """The refusal of an option that is known and cannot be honoured."""
+    """The refusal of a known option that cannot be honoured."""
     return Refusal(400, f"{name}: {why}", param=name, code="unsupported_parameter")
 
 
 KNOWN = "This model's maximum context length is {} tokens."
-"""In OpenAI's words, by which clients know when to make a conversation shorter."""
+"""OpenAI's words, by which clients recognise that a conversation must be shortened."""
 
 
 def refuse_length(message: str) -> Refusal:
@@ -67,11 +67,11 @@ OTHER_NAMES: Mapping[str, Sequence[str]] = {
     "json_schema": ("response_format", "output_config", "tool_choice", "format"),
     "stop": ("stop_sequences", "stop_words"),
 }
-"""Options, as protocols call them besides their names in Options."""
+"""Options of Options under the names that protocols use."""
 
 
 def explain(error: BaseException) -> Refusal:
-    """What an error means to a client; of a defect, nothing but its kind and place."""
+    """An error as a refusal; of an internal error only its type and place are revealed."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, PromptTooLong):
@@ -90,5 +90,5 @@ def explain(error: BaseException) -> Refusal:
 
 
 def without_folders(text: str) -> str:
-    """A message that names files, but no folders of this machine."""
+    """A message without folders of this machine."""
     return PATH.sub("", text)

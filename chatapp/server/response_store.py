@@ -1,4 +1,4 @@
-"""Responses that later requests go on from: in memory, while the server runs, the oldest forgotten first."""
+"""Responses that later requests continue: in memory while the server runs, the oldest dropped first."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from chatapp.server.refusals import Refusal
 from chatapp.server.tools import join_name
 
 MOST = 1000
-"""Responses."""
+"""Maximum responses."""
 BYTES = 64 << 20
-"""Of all of them; what two share counts twice."""
+"""Maximum bytes of all responses; what two share counts twice."""
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,16 @@ class StoredResponse:
 
     client: str
     said: Sequence[Message]
-    """Without instructions, which are those of one request."""
+    """Without instructions, which apply to one request only."""
     response: dict[str, Any]  # Any: JSON
 
     @cached_property
     def size(self) -> int:
-        """Bytes of all of it, nearly."""
+        """Its approximate size in bytes."""
         return len(repr((self.said, self.response)))
 
     def list_input(self) -> list[dict[str, Any]]:
-        """What the response answers, as OpenAI's items: what was said in responses before it, too."""
+        """The conversation before the response as OpenAI's items, including earlier responses."""
         items = list[dict[str, Any]]()
         offered = self.response["tools"]
         spaces = {join_name(one["name"], tool["name"]): one["name"] for one in offered for tool in one.get("tools", ())}
@@ -53,21 +53,21 @@ class StoredResponse:
 
 
 class ResponseStore:
-    """The responses of all clients; each sees its own."""
+    """The responses of all clients; each sees only its own."""
 
     def __init__(self, *, most: int = MOST, size: int = BYTES):
         self.most, self.room = most, size
         self.stored: OrderedDict[str, StoredResponse] = OrderedDict()
 
     def add(self, one: StoredResponse) -> None:
-        """Store a response, and forget the oldest where there are too many."""
+        """Store a response, and drop the oldest ones if there are too many."""
         self.stored[one.response["id"]] = one
         self.room -= one.size
         while self.stored and (len(self.stored) > self.most or self.room < 0):
             self.room += self.stored.popitem(last=False)[1].size
 
     def find(self, name: str, client: str) -> StoredResponse:
-        """A response of this client; Refusal where there is none."""
+        """A response of this client; Refusal if there is none."""
         found = self.stored.get(name)
         if found is None or found.client != client:
             why = "they are kept in memory until the server ends, unless `store` is false, and the oldest are forgotten"
@@ -75,7 +75,7 @@ class ResponseStore:
         return found
 
     def find_previous(self, name: str, client: str) -> StoredResponse:
-        """The response that a request goes on from; Refusal, in OpenAI's way, where there is none."""
+        """The response that a request continues; Refusal in OpenAI's form if there is none."""
         try:
             return self.find(name, client)
         except Refusal as error:
@@ -83,7 +83,7 @@ class ResponseStore:
             raise Refusal(400, message, param="previous_response_id", code="previous_response_not_found") from error
 
     def find_item(self, name: str, client: str) -> Mapping[str, Any]:
-        """An item of a response of this client; Refusal where there is none."""
+        """An output item of a response of this client; Refusal if there is none."""
         for one in reversed(self.stored.values()):
             for item in one.response["output"] if one.client == client else ():
                 if item["id"] == name:
@@ -92,6 +92,6 @@ class ResponseStore:
         raise Refusal(404, message, param="input", code="not_found")
 
     def remove(self, name: str, client: str) -> None:
-        """Remove a response of this client; Refusal where there is none."""
+        """Remove a response of this client; Refusal if there is none."""
         self.room += self.find(name, client).size
         del self.stored[name]

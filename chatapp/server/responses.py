@@ -1,4 +1,4 @@
-"""OpenAI's responses: the same conversations as items, and as typed events."""
+"""OpenAI's responses: conversations as items, answered as typed events."""
 
 import re
 import time
@@ -25,9 +25,9 @@ from chatapp.server.tools import Function, allow, choose_tools, join_name
 
 IGNORED = "Metadata; not looked at."
 LOGPROBS = "message.output_text.logprobs"
-"""What a request includes to be told how likely each token was."""
+"""The `include` value that asks for log-probabilities."""
 Keep = Callable[[dict[str, Any], Message], None]
-"""Is given a response, and what the model said in it, without its thinking."""
+"""Stores a response, and the model's message in it without thinking."""
 
 
 class Item(Body):
@@ -73,7 +73,7 @@ class Text(Body):
     verbosity: Literal["medium"] | None = None
 
     def describe(self) -> Json:
-        """It, as an answer tells it again."""
+        """The settings as the answer repeats them."""
         return {"format": {"type": "text"}} | self.model_dump(by_alias=True, exclude_none=True)
 
 
@@ -147,7 +147,7 @@ class ResponseAsked(SampledBody):
     client_metadata: Any = Field(None, description=IGNORED)
 
     def read(self, said: Sequence[Message]) -> Conversation:
-        """What is asked for, where this was said without the instructions."""
+        """The request, given the messages without instructions."""
         form = self.text.format if self.text and self.text.format else TextFormat.model_validate({"type": "text"})
         described = {"schema": form.schema_, "strict": form.strict}
         kept = read_format(ResponseFormat(type=form.type, json_schema=described, schema=None, value=None))
@@ -161,13 +161,13 @@ class ResponseAsked(SampledBody):
         return Conversation([*first, *said], knobs | self.read_tools().keep_to(kept))
 
     def read_input(self, before: Sequence[Message], find_item: Callable[[str], Json]) -> list[Message]:
-        """What was said before, and what is said now."""
+        """The earlier messages followed by the input."""
         items = [Item.model_validate({"content": self.input})] if isinstance(self.input, str) else self.input
         found = [Item.model_validate(find_item(one.id or "")) if one.type == "item_reference" else one for one in items]
         return read_items(found, before)
 
     def read_tools(self) -> Toolbox:
-        """The functions that may be called."""
+        """The offered functions and the choice among them."""
         choice = self.tool_choice or "auto"
         found = self.functions.items()
         offered: list[Function] = [one.model_copy(update={"name": name}) for name, (one, _) in found]
@@ -178,7 +178,7 @@ class ResponseAsked(SampledBody):
 
     @property
     def functions(self) -> dict[str, tuple[FlatTool, str | None]]:
-        """The functions that are offered, by the names that the model knows, and their namespaces."""
+        """The offered functions with their namespaces, by the names that the model sees."""
         found = [(one, None) for one in self.tools or () if isinstance(one, FlatTool)]
         spaces = [one for one in self.tools or () if isinstance(one, Namespace)]
         both = [*found, *((one, space.name) for space in spaces for one in space.tools)]
@@ -186,7 +186,7 @@ class ResponseAsked(SampledBody):
 
 
 def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Message]:
-    """A conversation with its roles as they were sent, which goes on from what was said before."""
+    """Items as messages with their original roles, following earlier messages."""
     known = {call.id: call.name for one in before for call in one.calls}
     known |= {one.call_id or "": join_name(one.namespace, one.name) for one in items if one.type == "function_call"}
     said = list(before)
@@ -196,7 +196,7 @@ def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Messag
         elif one.type == "function_call":
             arguments = check_arguments(one.arguments or "{}", f"input.{number}.arguments")
             called = ToolCall(join_name(one.namespace, one.name), arguments, one.call_id or "")
-            if said and said[-1].role == "assistant":  # of the same turn
+            if said and said[-1].role == "assistant":  # the same turn
                 said[-1] = replace(said[-1], calls=(*said[-1].calls, called))
             else:
                 said.append(Message("assistant", "", (called,)))
@@ -208,12 +208,12 @@ def read_items(items: list[Item], before: Sequence[Message] = ()) -> list[Messag
 
 
 def owner(call: Call) -> str:
-    """Whose responses a client sees: its key's, or everybody's where none is needed."""
+    """Whose responses a client sees: its key's, or everybody's if no keys are configured."""
     return call.client if call.service.settings.keys else ""
 
 
 def read_said(call: Call, body: ResponseAsked) -> list[Message]:
-    """What was said, in the responses before it too."""
+    """All messages of a request, with those of earlier responses."""
     stored, client, name = call.service.responses, owner(call), body.previous_response_id
     before = stored.find_previous(name, client).said if name else ()
     return body.read_input(before, lambda item: stored.find_item(item, client))
@@ -245,14 +245,14 @@ async def count_input(call: Call, body: ResponseAsked) -> None:
 
 
 async def show(call: Call, _: None) -> None:
-    """Tell a response again."""
+    """Send a stored response again."""
     if call.query.get("stream") == "true":
         raise unsupported("stream", "a response is told again as a whole; leave it out")
     await call.send_json(call.service.responses.find(call.path_part("response"), owner(call)).response)
 
 
 async def list_input(call: Call, _: None) -> None:
-    """List what a response answers in pages, the last item first unless `order` says otherwise."""
+    """List the input items of a response in pages, the last item first unless `order` says otherwise."""
     items = call.service.responses.find(call.path_part("response"), owner(call)).list_input()
     asked = {"order": "desc", "limit": "20", "after": "", **call.query}
     if asked["order"] not in ("asc", "desc"):
@@ -271,14 +271,14 @@ async def list_input(call: Call, _: None) -> None:
 
 
 async def forget(call: Call, _: None) -> None:
-    """Forget a response."""
+    """Delete a stored response."""
     name = call.path_part("response")
     call.service.responses.remove(name, owner(call))
     await call.send_json({"id": name, "object": "response", "deleted": True})
 
 
 async def tell(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator[Json]:
-    """The events of an answer; the last one has all of it, which is kept."""
+    """The events of an answer; the last one has the whole response, which is stored."""
     number, whole, grown = count(), describe(stream, body), list[Growing]()
 
     def say(kind: str, **facts: Any) -> dict[str, Any]:
@@ -289,7 +289,7 @@ async def tell(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator
     parts, reason, logprobs = Parts(body.read_tools()), "stop", list[Json]()
     async for delta in stream:
         reason = delta.finish_reason or reason
-        if delta.channel == "text":  # of what is held back, they are told with the text
+        if delta.channel == "text":  # sent together with the text, which may be held back
             logprobs += describe_tokens(stream, [one for one in delta.tokens if one.logprob is not None])["content"]
         for kind, text in zip(("reasoning", "message"), parts.add(delta), strict=True):
             if not text:
@@ -317,7 +317,7 @@ async def tell(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator
 
 
 class Growing:
-    """An item of an answer while it grows: what was thought, or the message."""
+    """An output item while it grows: reasoning, or the message."""
 
     def __init__(self, kind: str, index: int):
         self.kind, self.index, self.text = kind, index, ""
@@ -328,22 +328,22 @@ class Growing:
 
     @property
     def content(self) -> Json:
-        """Its part."""
+        """Its content part."""
         more: Json = {} if self.kind == "reasoning" else {"annotations": [], "logprobs": [*self.logprobs]}
         return {"type": self.part, "text": self.text, **more}
 
     @property
     def item(self) -> Json:
-        """All of it."""
+        """The finished item."""
         return self.describe("completed", [self.content])
 
     def describe(self, status: str, content: list[Json]) -> Json:
-        """It, with this content."""
+        """The item with this status and content."""
         more: Json = {"summary": []} if self.kind == "reasoning" else {"role": "assistant"}
         return {"id": self.id, "type": self.kind, "status": status, **more, "content": content}
 
     def begin(self) -> list[dict[str, Any]]:
-        """The events of its beginning."""
+        """The events at its beginning."""
         added = self.describe("in_progress", [])
         return [
             {"kind": "response.output_item.added", "output_index": self.index, "item": added},
@@ -351,14 +351,14 @@ class Growing:
         ]
 
     def add(self, text: str, logprobs: list[Json]) -> dict[str, Any]:
-        """The event of more text, with its log-probabilities."""
+        """The event for more text with its log-probabilities."""
         self.text += text
         self.logprobs += logprobs
         more: Json = {} if self.kind == "reasoning" else {"logprobs": logprobs}
         return {"kind": f"response.{self.part}.delta", **self.place, "delta": text, **more}
 
     def end(self) -> list[dict[str, Any]]:
-        """The events of its end."""
+        """The events at its end."""
         more: Json = {} if self.kind == "reasoning" else {"logprobs": self.logprobs}
         return [
             {"kind": f"response.{self.part}.done", **self.place, "text": self.text, **more},
@@ -368,14 +368,14 @@ class Growing:
 
 
 def describe_call(called: ToolCall, body: ResponseAsked) -> Json:
-    """A call as an item, by the name that its function was offered under."""
+    """A tool call as an item, by the name under which its function was offered."""
     function, space = body.functions[called.name]
     item = {"id": f"fc_{uuid4().hex}", "type": "function_call", "status": "completed", "call_id": called.id}
     return {**item, "name": function.name, **given(namespace=space), "arguments": called.arguments}
 
 
 def list_call_events(item: Json, index: int) -> list[dict[str, Any]]:
-    """The events of a call, which is told as a whole."""
+    """The events of a tool call, sent as a whole."""
     place, begun = {"output_index": index, "item_id": item["id"]}, {**item, "arguments": "", "status": "in_progress"}
     told = "response.function_call_arguments"
     return [

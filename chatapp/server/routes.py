@@ -1,4 +1,4 @@
-"""Which endpoint of which protocol a path belongs to."""
+"""Finds the endpoint and protocol for a path."""
 
 import re
 from collections.abc import Sequence
@@ -9,34 +9,34 @@ from chatapp.server.protocol import Endpoint, Protocol
 from chatapp.server.refusals import Refusal
 
 QUIET = ("/health", "/metrics", "/slots", "/v2/health/live", "/v2/health/ready")
-"""Asked every few seconds: an answer to them is no line of the log."""
+"""Polled every few seconds, so not logged."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What answers at a path."""
+    """What was found for a path."""
 
     protocol: Protocol
     endpoint: Endpoint | None = None
     parts: dict[str, str] = field(default_factory=dict)
-    """Of the path, by the names that the endpoint gives them."""
+    """Named parts of the path."""
     allowed: tuple[str, ...] = ()
-    """Methods that the path has."""
+    """The methods of the path."""
     near: str = ""
-    """A path that may be meant, where there is none such."""
+    """A similar path, if there is none like this."""
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that may be used here."""
+        """The methods allowed, including HEAD."""
         return (*self.allowed, "HEAD") if "GET" in self.allowed else self.allowed
 
     @property
     def logged(self) -> bool:
-        """Whether an answer is worth a line of the log."""
+        """Whether an answer is logged."""
         return self.endpoint is not None and self.endpoint.path not in QUIET
 
     def expect(self, method: str, path: str) -> Endpoint:
-        """The endpoint; Refusal where there is none."""
+        """The endpoint; Refusal if there is none."""
         if self.endpoint:
             return self.endpoint
         if self.allowed:
@@ -46,7 +46,7 @@ class Found:
 
 
 class Routes:
-    """The endpoints of some protocols; what is in braces in a path is a part, which may have slashes."""
+    """The endpoints of some protocols; a part in braces matches anything, including slashes."""
 
     def __init__(self, protocols: Sequence[Protocol]):
         self.protocols = protocols
@@ -57,7 +57,7 @@ class Routes:
         ]
 
     def find(self, method: str, path: str) -> Found:
-        """What answers at a path; HEAD is answered as GET is."""
+        """The endpoint for a path; HEAD is answered like GET."""
         matching = [
             (endpoint.method, Found(protocol, endpoint, found.groupdict()))
             for pattern, protocol, endpoint in self.rows
@@ -71,13 +71,13 @@ class Routes:
         return Found(protocol, allowed=tuple(there), near=self.find_near(path.rstrip("/")))
 
     def find_near(self, path: str) -> str:
-        """The path that this one is with more before it, or with less: bases of addresses are often wrong."""
+        """A path that ends with this one or that this one ends with, since base URLs are often wrong."""
         paths = [endpoint.path for _, _, endpoint in self.rows if endpoint.path.count("/") > 1]
         near = [one for one in paths if one.endswith(path) or path.endswith(one)]
         return min(near, key=lambda one: abs(len(one) - len(path)), default="")
 
     def guess(self, path: str) -> Protocol:
-        """The protocol whose paths begin most like this one, in which its refusal is understood."""
+        """The protocol whose paths share the longest prefix with this one, to form the error."""
         parts = path.split("/")
 
         def count_alike(protocol: Protocol) -> int:

@@ -1,4 +1,4 @@
-"""What all protocols draw on: a request gets a place and a model, and its deltas come as they are written."""
+"""Shared by all protocols: gives a request a place and a model, and streams its deltas."""
 
 import asyncio
 import time
@@ -28,14 +28,14 @@ Result = TypeVar("Result")
 
 
 class Stream:
-    """The deltas of one request; the first has come."""
+    """The deltas of one request; the first one has already arrived."""
 
     def __init__(self, loaded: LoadedModel, deltas: AsyncIterator[Delta], first: Delta, queued: float):
         self.model, self.engine, self._deltas, self._first = loaded.name, loaded.engine, deltas, first
         self.queued = queued
         """Seconds until there was a place and the model was open."""
         self.usages: list[Usage] = []
-        """One for each prompt, as it ends."""
+        """One for each finished prompt."""
         self.thinking_tokens = 0
 
     async def __aiter__(self) -> AsyncIterator[Delta]:
@@ -51,7 +51,7 @@ class Stream:
         return delta
 
     def list_bytes(self, token: Token | Alternative) -> list[int]:
-        """The bytes of a token, which may be a part of a character."""
+        """The bytes of a token, which may be part of a character."""
         tokenizer = self.engine.tokenizer if isinstance(self.engine, LocalEngine) else None
         if tokenizer and tokenizer.whole(token.id) is None and token.id not in tokenizer.hidden:
             return [*(tokenizer.bytes_of(token.id) or token.text.encode())]
@@ -71,12 +71,12 @@ class Stream:
 
 
 class Service:
-    """The models of one user behind a fair queue; belongs to the event loop that asks it first."""
+    """A user's models behind a fair queue; used from a single event loop."""
 
     def __init__(self, workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None, tell: Tell):
         self.workspace, self.settings, self.tell = workspace, settings, tell
         self.own: RunningServer | None = None
-        """What its user's other programs read of it, where it is shared with them."""
+        """Its entry for the user's other programs, if it is shared with them."""
         self.queue = FairQueue(settings.places, settings.queue, settings.patience)
         self.metrics = Metrics()
         self.responses = ResponseStore()
@@ -84,12 +84,12 @@ class Service:
 
     @cached_property
     def wakeups(self) -> Wakeups:
-        """What all answers wake the loop by: once for a step of all of them."""
+        """Wakes the event loop once for all answers that have new deltas."""
         return Wakeups()
 
     @asynccontextmanager
     async def use(self, model: str, client: str, *, keep_alive: float | None = None) -> AsyncIterator[LoadedModel]:
-        """An open model and a place to draw on it, for as long as the block lasts."""
+        """A place and an open model, for the duration of the block."""
         asked = time.perf_counter()
         async with self.queue.place(client):
             self.metrics.waited.observe(time.perf_counter() - asked)
@@ -100,7 +100,7 @@ class Service:
     async def answer(
         self, model: str, ask: Ask, client: str, *, keep_alive: float | None = None
     ) -> AsyncIterator[Stream]:
-        """The stream that answers; leaving the block cancels it. Refusal and the engine's errors come before it."""
+        """The stream of an answer; leaving the block cancels it. Refusals and errors are raised on entry."""
         asked = time.perf_counter()
         async with self.use(model, client, keep_alive=keep_alive) as loaded:
             queued = time.perf_counter() - asked
@@ -128,16 +128,16 @@ class Service:
         return ask.draw(engine, self.settings.max_tokens)
 
     async def wait_for(self, act: Callable[[Wanted], Result]) -> Result:
-        """Do something in a thread that asks whether it is still wanted: no more, where nobody waits."""
+        """Run `act` in a thread; its argument says whether the caller is still waiting."""
         wanted = True
         working = in_thread(lambda: act(lambda: wanted))
         try:
             return await asyncio.shield(working)
         finally:
             wanted = False
-            if not working.done():  # the engine is its own until it has ended
+            if not working.done():  # it uses the engine until it has ended
                 await asyncio.wait({working})
 
     async def work(self, act: Callable[[], Result]) -> Result:
-        """Do something that takes a while, in a thread."""
+        """Run something slow in a thread."""
         return await in_thread(act)

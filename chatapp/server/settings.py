@@ -1,4 +1,4 @@
-"""What the server is told when it is started: where it listens, who may ask, and how much."""
+"""The server's settings: where it listens, who may ask, and limits."""
 
 import re
 from dataclasses import dataclass
@@ -9,54 +9,54 @@ from chatapp.settings.settings import SettingsError
 from chatapp.text.errors import UsageError
 
 PORT = 11434
-"""Where Ollama listens: most clients look there by themselves."""
+"""Ollama's port, which most clients try by default."""
 HOST = re.compile(r"[\w-]+(\.[\w-]+)*")
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
-"""What browsers send of the web page that asks."""
+"""The form in which browsers send a web page's origin."""
 SHORTEST_KEY = 16
-"""Characters of a key: shorter ones can be tried one after the other."""
+"""Minimum characters of a key, against guessing."""
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How the server is to be run; sizes in bytes, times in seconds."""
+    """The server's settings; sizes in bytes, times in seconds."""
 
     host: str = "127.0.0.1"
     port: int = PORT
     keys: tuple[str, ...] = ()
-    """One of them must be given with each request, where there are any."""
+    """Every request must have one of them, if there are any."""
     origins: tuple[str, ...] = ()
-    """Of web pages that may ask, besides the server's own."""
+    """Web pages that may ask, besides the server's own."""
     hosts: tuple[str, ...] = ()
-    """Names by which the server may be called, besides those of this machine."""
+    """Host names of the server, besides those of this machine."""
     certificate: Path | None = None
     private_key: Path | None = None
     models: tuple[str, ...] = ()
-    """Opened at the start and kept; the first is the one for requests that name none."""
+    """Opened at the start and kept; the first one is the default."""
     places: int = 8
-    """Requests answered at once."""
+    """Maximum requests answered at the same time."""
     queue: int = 64
-    """Requests that may wait."""
+    """Maximum waiting requests."""
     patience: float = 120.0
-    """How long a request may wait for its place."""
+    """How long a request may wait for a place."""
     timeout: float = 600.0
     """How long an answer may take."""
     max_body: int = 16 << 20
     max_prompt: int | None = None
-    """Tokens; None: as many as the model's context holds."""
+    """Maximum tokens of a prompt; None: the model's context length."""
     max_tokens: int | None = None
-    """Of an answer; None: as many as the model's context holds."""
+    """Maximum tokens of an answer; None: the model's context length."""
     memory: int | None = None
-    """For all models together; None: the greater part of this machine's."""
+    """For all models together; None: a share of this machine's."""
     keep_alive: float = 1800.0
-    """How long a model that nobody asks is kept."""
+    """How long an unused model stays open."""
     drain: float = 30.0
-    """How long answers that are being given may take to end when the server is told to."""
+    """How long running answers may take when the server ends."""
     log_requests: bool = False
-    """Whether bodies of requests are written to the log."""
+    """Whether request bodies are logged."""
 
     def __post_init__(self) -> None:
-        if not self.host:  # which would be every address of this machine
+        if not self.host:  # would mean every address of this machine
             raise UsageError("--host is empty: give an address, such as 127.0.0.1, or leave it out")
         if re.fullmatch(r"[^:]*:\d*", self.host):
             raise UsageError(f"--host {self.host} names a port too: give that with --port")
@@ -86,12 +86,12 @@ class ServerSettings:
 
     @property
     def is_local(self) -> bool:
-        """Whether only programs of this machine reach the server."""
+        """Whether only programs on this machine can reach the server."""
         return is_loopback(self.host)
 
 
 def read_keys(path: Path) -> tuple[str, ...]:
-    """The keys in a file, one a line; what begins with # is none."""
+    """The keys in a file, one per line; lines that begin with # are skipped."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Run the server until it is told to end; then what is being answered may end first."""
+"""Runs the server until it is told to end; running answers may finish first."""
 
 import asyncio
 import logging
@@ -27,20 +27,20 @@ from chatapp.text.printable import printable
 from chatapp.workspace import Workspace
 
 SHARED = ("127.0.0.1", "localhost", "0.0.0.0")
-"""Addresses at which the user's other programs find it."""
+"""Host addresses at which the user's other programs can reach the server."""
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server, which tells the queue that it is about to end."""
+    """Uvicorn's server, which closes the queue before it ends."""
 
     def __init__(self, config: uvicorn.Config, service: Service):
         super().__init__(config)
         self.service = service
         self.ready: Callable[[int], object] = lambda port: None
-        """Told the port when requests are accepted."""
+        """Called with the port when requests are accepted."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Let in no more requests; at the second time, wait for none."""
+        """Accept no more requests; the second time, do not wait for running ones."""
         if self.should_exit:
             self.force_exit = True
         self.service.queue.draining = self.should_exit = True
@@ -51,7 +51,7 @@ class Server(uvicorn.Server):
 
 
 def make_server(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> Server:
-    """The server of a service, not yet started."""
+    """The server of a service, not started yet."""
     settings = service.settings
     most = allow_files(connections.MOST)
     config = uvicorn.Config(
@@ -71,7 +71,7 @@ def make_server(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> Ser
         h11_max_incomplete_event_size=connections.LARGEST_HEAD,
         ssl_certfile=settings.certificate,
         ssl_keyfile=settings.private_key,
-        ssl_keyfile_password="none",  # or the terminal would be asked for one
+        ssl_keyfile_password="none",  # otherwise OpenSSL would prompt for one
     )
     try:
         config.load()
@@ -82,12 +82,12 @@ def make_server(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> Ser
 
 
 def allow_files(most: int) -> int:
-    """The number of connections for which the system allows files, up to `most`; it is asked to allow them."""
+    """The number of connections the limit of open files allows, up to `most`, raising that limit if possible."""
     if sys.platform == "win32":
         return most
     import resource
 
-    spare = 100  # models, libraries
+    spare = 100  # for models and libraries
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = most + spare if hard == resource.RLIM_INFINITY else min(most + spare, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -97,11 +97,11 @@ def allow_files(most: int) -> int:
 
 
 class Log(logging.Handler):
-    """Lines of the log on standard error; what uvicorn says of a defect has no words of the user's."""
+    """Writes uvicorn's log to standard error; tracebacks are reduced to the exception's name, without user data."""
 
     def emit(self, record: logging.LogRecord) -> None:
         said = record.getMessage().strip()
-        if said.startswith(connections.UNSAID) or isinstance(record.msg, OSError):  # that ends the server: told there
+        if said.startswith(connections.UNSAID) or isinstance(record.msg, OSError):  # `run` reports the OSError
             return
         if record.exc_info and record.exc_info[0]:
             said += f" ({record.exc_info[0].__name__})"
@@ -109,12 +109,12 @@ class Log(logging.Handler):
 
 
 def tell(line: str) -> None:
-    """Write a line into the log."""
+    """Write a line to the log."""
     print(f"{datetime.now():%H:%M:%S} {printable(line)}", file=sys.stderr, flush=True)
 
 
 def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None = None) -> int:
-    """Answer requests until SIGTERM or Ctrl+C; the exit code."""
+    """Answer requests until SIGTERM or Ctrl+C; returns the exit code."""
     store = workspace.open_store()
     settings = replace(settings, models=tuple(store.get(name).name for name in settings.models))
     service = Service(workspace, settings, placement, tell)
@@ -140,7 +140,7 @@ def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOp
 def run(
     server: Server, beside: Coroutine[object, object, None], ready: Callable[[int], object] = lambda port: None
 ) -> None:
-    """Answer requests until SIGTERM or Ctrl+C, and do something `beside`; `ready` is told the port."""
+    """Answer requests until SIGTERM or Ctrl+C, running `beside` at the same time; `ready` is called with the port."""
     logger = logging.getLogger("uvicorn.error")
     logger.addHandler(Log(logging.WARNING))
     logger.propagate = False
@@ -162,8 +162,8 @@ def run(
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         asyncio.run(both())
-    except SystemExit as ended:  # by uvicorn, which has caught what the system said
-        if not (error := ended.__context__):  # but for a signal, such as that of a closed terminal
+    except SystemExit as ended:  # uvicorn exits so if it cannot listen
+        if not (error := ended.__context__):  # a signal, such as that of a closed terminal
             raise
         why = f"{str(getattr(error, 'strerror', error)).rpartition(': ')[2]}; give another --host or --port"
         if getattr(error, "errno", None) == EADDRINUSE:
@@ -172,7 +172,7 @@ def run(
 
 
 async def open_first(service: Service) -> None:
-    """Open the models that are to be there from the start; they are kept."""
+    """Open the models that are kept from the start."""
     for name in service.settings.models:
         try:
             async with service.models.use(name):

@@ -1,4 +1,4 @@
-"""What a model thinks, as clients are told it: in a field of its own, without the marks."""
+"""A model's thinking as clients get it: in a separate field, without its marks."""
 
 from chatapp.generation import Delta, ToolCall
 from chatapp.generation.text.thinking import EFFORTS, MARKS, Think
@@ -6,7 +6,7 @@ from chatapp.generation.text.tools import OPENERS, Listener, Toolbox, overlap
 
 
 def read_effort(effort: str | None) -> Think | None:
-    """Whether and how much a model is to think, as OpenAI has it; whether, of an effort that no template here knows."""
+    """OpenAI's reasoning effort as `Think`; an effort that no template knows means yes."""
     if effort is None:
         return None
     return next((known for known in EFFORTS if known == effort), effort != "none")
@@ -20,7 +20,7 @@ class Thought:
         self._begun = False
 
     def add(self, text: str) -> str:
-        """What may be told of the thinking, after another part of it."""
+        """The thinking that can be passed on after another piece arrived."""
         self._held += text
         if not self._begun:
             start = self._held.lstrip()
@@ -41,17 +41,17 @@ class Thought:
 
 
 class Parts:
-    """The texts of the replies of one request, by index: what is thought, answered, and to be called."""
+    """Splits the replies of a request, by index, into thinking, answer and tool calls."""
 
     def __init__(self, tools: Toolbox | None = None) -> None:
         self._tools = tools or Toolbox()
         self._thoughts: dict[int, Thought] = {}
         self._listeners: dict[int, Listener | None] = {}
         self.calls: dict[int, list[ToolCall]] = {}
-        """Of the replies that have ended with calls."""
+        """The calls of replies that ended with calls."""
 
     def add(self, delta: Delta) -> tuple[str, str]:
-        """What a delta adds to the thinking, and to the answer."""
+        """What a delta adds to the thinking and to the answer."""
         thought, text = "", delta.text
         if delta.channel == "thinking":
             thought, text = self._thoughts.setdefault(delta.index, Thought()).add(delta.text), ""
@@ -63,6 +63,6 @@ class Parts:
                 rest, calls = listener.end()
                 begun = rest.startswith(OPENERS) or bool(self._tools.forced)
                 cut = delta.finish_reason == "length" and begun
-                text += "" if cut else rest  # the beginning of a call is none, and no answer
+                text += "" if cut else rest  # an incomplete call is neither a call nor an answer
                 self.calls |= {delta.index: calls} if calls else {}
         return thought, text

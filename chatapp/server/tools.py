@@ -1,4 +1,4 @@
-"""Functions that a client offers to the model, as protocols write them, and which of them it chooses."""
+"""Functions that clients offer to the model, and the choice among them."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -57,12 +57,12 @@ class AllowedTools(Body):
 
 
 def join_name(namespace: str | None, name: str | None) -> str:
-    """The name of a function, as the model knows it."""
+    """The name of a function as the model sees it."""
     return f"{namespace}__{name}" if namespace else name or ""
 
 
 def allow(offered: Sequence[Function], names: Sequence[str]) -> list[Function]:
-    """Those of some functions that may be called; Refusal where a name is none of theirs."""
+    """The functions with these names; Refusal if a name is not among them."""
     known = {one.name for one in offered}
     if unknown := next((name for name in names if name not in known), None):
         raise refuse_choice(unknown)
@@ -75,7 +75,7 @@ def refuse_choice(name: str) -> Refusal:
 
 
 def choose_tools(offered: Sequence[Function], choice: Choice | str, *, parallel: bool = True) -> Toolbox:
-    """What is left of some functions by a choice, which may be the name of one of them."""
+    """The toolbox for offered functions and a choice, which may be a function's name."""
     functions = [tools.Function(one.name, one.description, one.parameters) for one in offered]
     if not functions and choice not in ("auto", "none"):
         raise unsupported("tool_choice", "there are no tools to choose from")
