@@ -123,7 +123,7 @@ def lose(nodes: int, assumed: Assumed) -> tuple[float, float, float]:
 
 def write_tables(assumed: Assumed) -> Iterator[str]:
     """The tables, in Markdown."""
-    yield f"Files of {assumed.model / GIGABYTE:.0f} GB:\n"
+    yield f"Time to bring {assumed.model / GIGABYTE:.0f} GB to every node:\n"
     yield "| nodes | from each other | from one node | from a shared folder |"
     yield "|---|---|---|---|"
     for nodes in (2, 10, 100, 1000, 4000):
@@ -142,8 +142,8 @@ def write_tables(assumed: Assumed) -> Iterator[str]:
                 f"| {replicas:,} | {requests:,.1f} ({share:.0%}) | {load.waited:.1f} s | {load.speed:.0f} "
                 f"| {load.passed:,.0f} | {gateways} |"
             )
-    yield "\nNodes that are lost:\n"
-    yield "| nodes | lost in a day | answers that go on elsewhere | silence, no seed | silence, with a seed |"
+    yield "\nLost nodes:\n"
+    yield "| nodes | lost per day | answers that continue elsewhere | silence without a seed | silence with a seed |"
     yield "|---|---|---|---|---|"
     for nodes in (10, 100, 1000, 4000):
         lost, quick, exact = lose(nodes, assumed)
