@@ -32,7 +32,6 @@ ROUNDS_ACTIVATIONS = "float-quantized", "nvfp4-pack-quantized"
 """Formats whose activations are rounded in ways that are left out here, where they are kept more exactly."""
 NAIVE = {"int": "int-quantized", "float": "float-quantized"}
 """What `naive-quantized` is, by the type of weights."""
-UNUSED: Fields = dict.fromkeys(("actorder", "block_structure", "group_size"), {None})
 MAKING = {"observer", "observer_kwargs", "scale_dtype", "zp_dtype"}
 """How scales were found, which reading does not ask, and what holds them, which tensors tell."""
 ANY = {
@@ -95,20 +94,20 @@ def fits_group(group: Fields, usual: object) -> bool:
     return (
         isinstance(named, str)
         and named in SCHEMES
-        and is_scheme(weights, {"dynamic": {False, None}, **SCHEMES[named]})
+        and is_scheme(weights, {"dynamic": {False}, **SCHEMES[named]})
         and (activations is None or named in ROUNDS_ACTIVATIONS or is_scheme(activations, ACTIVATIONS))
         and not any(asked.values())
     )
 
 
 def is_scheme(stated: object, wanted: Fields) -> bool:
-    """Whether a scheme of rounding says of each field what is wanted, and nothing else."""
+    """Whether a scheme of rounding says of each field what is wanted, and nothing else; null says nothing."""
     if not isinstance(stated, dict):
         return False
-    known = {**UNUSED, **wanted}
-    return all(name in stated or name in UNUSED or name == "dynamic" for name in wanted) and all(
-        name in MAKING or (name in known and (known[name] is None or value in (*known[name],)))
-        for name, value in stated.items()
+    said = {"dynamic": False} | {name: value for name, value in stated.items() if value is not None}
+    return all(name in said or known is None for name, known in wanted.items()) and all(
+        name in MAKING or (name in wanted and (wanted[name] is None or value in (*wanted[name],)))
+        for name, value in said.items()
     )
 
 

@@ -1,6 +1,7 @@
 """Matrices that libraries have rounded: read as these read them, and kept as they are where a precision can."""
 
 import json
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,12 @@ def test_modelopt_multiplies_where_compressed_tensors_divides() -> None:
     np.testing.assert_allclose(rounded.join(parts, config)[up].read(), expected, rtol=2**-8)
 
 
-def test_fields_of_newer_versions_that_say_nothing_change_nothing() -> None:
-    config = CONFIGS["compressed int4"]
-    rounded.refuse_rounded("llama", {**config, "moe_sparsity_config": None})
+@pytest.mark.parametrize("place", [(), ("config_groups", "group_0", "weights")])
+def test_fields_of_other_versions_that_say_nothing_change_nothing(place: tuple[str, ...]) -> None:
+    config = json.loads(json.dumps(CONFIGS["compressed int4"]))
+    inner = reduce(dict.__getitem__, place, config)
+    inner["spin"] = None
+    rounded.refuse_rounded("llama", config)
+    inner["spin"] = {"format": "dense"}
     with pytest.raises(UnsupportedCheckpoint, match="not in a way that is read"):
-        rounded.refuse_rounded("llama", {**config, "moe_sparsity_config": {"format": "dense"}})
+        rounded.refuse_rounded("llama", config)
