@@ -34,10 +34,10 @@ class Weights:
     """Of each in the checkpoint, scales of rounded ones included."""
 
 
-def read_header(name: str, size: int, start: Callable[[int], bytes]) -> Weights:
+def read_header(name: str, size: int, start: Callable[[int], bytes], *, packed_bits: int = 4) -> Weights:
     """The weights of a safetensors file of so many bytes, of which `start` gives as many of the first as it is asked.
 
-    The offsets in its header must fit.
+    The offsets in its header must fit. `packed_bits` are those of each number in words of 32.
     """
     found = start(HEADER_START)
     length = int.from_bytes(found[:8], "little")
@@ -48,8 +48,8 @@ def read_header(name: str, size: int, start: Callable[[int], bytes]) -> Weights:
         entries: dict[str, Any] = json.loads(header)  # Any: parsed JSON
         entries.pop("__metadata__", None)
         spans = [span(tensor, entry) for tensor, entry in entries.items()]
-        count = sum(count_weights(tensor, entries) for tensor in entries)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        count = sum(count_weights(tensor, entries, packed_bits) for tensor in entries)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
         raise UnsupportedCheckpoint(f"the header of {name} cannot be read ({error})") from error
     ends = [stop for begin, stop, expected in spans if stop - begin == expected]
     if len(ends) < len(spans) or max(ends, default=0) + 8 + len(header) != size:
@@ -57,13 +57,13 @@ def read_header(name: str, size: int, start: Callable[[int], bytes]) -> Weights:
     return Weights(count, 8 * (size - 8 - length) / max(1, count))
 
 
-def count_weights(tensor: str, entries: dict[str, Any]) -> int:
+def count_weights(tensor: str, entries: dict[str, Any], packed_bits: int) -> int:
     """How many weights a tensor of a checkpoint holds: of rounded ones, which stand packed, about."""
     dtype, count = str(entries[tensor]["dtype"]), int(prod(entries[tensor]["shape"]))
     if BESIDE.search(tensor) or dtype not in DTYPES | ROUNDED or dtype == "I64":
         return 0
     if dtype == "I32":
-        return 8 * count
+        return 32 // packed_bits * count
     if dtype == "U8":
         nibbles = tensor.endswith(("_blocks", "_packed")) or {tensor + ".absmax", tensor + "_scale_2"} & set(entries)
         return count * (2 if nibbles else 4)  # three values take two bits in BitNet's

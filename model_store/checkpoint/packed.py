@@ -60,14 +60,9 @@ class PackedTensor(Tensor):
 
     @property
     def told(self) -> tuple[str, str, str]:
-        block = self.shape[1] // self.count
-        if self.apart:
-            return APART, REASON_APART.format(bits=self.bits), ""
-        for name, known in PRECISIONS.items():
-            alike = (known.bits, known.block or self.shape[1], known.format) == (self.bits, block, "")
-            if alike and ("-asym" in name) == self.asymmetric:
-                return name, REASON.format(bits=self.bits, group=block), name
-        return "", "", ""
+        columns = self.shape[1]
+        group = columns // self.count
+        return suited(self.bits, group, columns=columns, asymmetric=self.asymmetric, apart=self.apart)
 
     @property
     def apart(self) -> bool:
@@ -134,6 +129,33 @@ def unpacked(words: np.ndarray, bits: int) -> np.ndarray:
 def ordered(numbers: np.ndarray) -> np.ndarray:
     """Neighbours one after the other, which AWQ has otherwise."""
     return numbers.reshape(len(numbers), -1, 8)[..., ORDER].reshape(len(numbers), -1)
+
+
+def suited(bits: int, group: int, *, columns: int, asymmetric: bool, apart: bool) -> tuple[str, str, str]:
+    """What a matrix of so many columns tells, of which each `group` has a scale."""
+    if apart:
+        return APART, REASON_APART.format(bits=bits), ""
+    for name, known in PRECISIONS.items():
+        alike = (known.bits, known.block or columns, known.format) == (bits, group, "")
+        if alike and ("-asym" in name) == asymmetric:
+            return name, REASON.format(bits=bits, group=group or "a row"), name
+    return "", "", ""
+
+
+def foreseen(quantization: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What matrices will tell, as far as config.json says: of rows with one scale, not how many columns they have."""
+    said = scheme(quantization)
+    size = said.get("group_size")
+    group = size if isinstance(size, int) and size > 0 else 0
+    asymmetric, apart = not said.get("symmetric", said.get("sym")), bool(said.get("desc_act"))
+    return suited(said["bits"], group, columns=0, asymmetric=asymmetric, apart=apart)
+
+
+def scheme(quantization: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is said of packed numbers, `bits` included; by compressed-tensors of the first group of matrices."""
+    groups = quantization.get("config_groups") or {}
+    weights: Mapping[str, Any] = next((group["weights"] for group in groups.values()), {})
+    return {"bits": weights.get("num_bits", 4), **quantization, **weights}
 
 
 def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:  # Any: config.json's

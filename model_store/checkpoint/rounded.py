@@ -124,6 +124,34 @@ METHODS: Mapping[str, Callable[[str, Fields], bool]] = {
 """What is read, by `quant_method`."""
 
 
+FORESEEN = {
+    "bitnet": (ternary.PRECISION, ternary.REASON),
+    "bitsandbytes": (bitsandbytes.PRECISION, bitsandbytes.REASON),
+    "int-quantized": (int8.PRECISION, int8.REASON),
+    "mxfp4": (mxfp4.PRECISION, mxfp4.REASON),
+    "nvfp4": (nvfp4.PRECISION, nvfp4.REASON),
+    "nvfp4-pack-quantized": (nvfp4.PRECISION, nvfp4.REASON),
+}
+"""What suits matrices, and why."""
+
+
+def foreseen(config: Fields) -> tuple[str, str]:
+    """The precision that suits matrices, and why, before they are here; empty where it is the usual one."""
+    fields: Fields = config.get("quantization_config") or {}
+    kind = fields.get("quant_method", "")
+    if kind == "compressed-tensors":
+        group = next(iter(fields["config_groups"].values()))
+        kind = group.get("format") or fields["format"]
+        kind = NAIVE[group["weights"]["type"]] if kind == "naive-quantized" else kind
+    elif kind == "modelopt":
+        kind = fields["quant_algo"].lower()
+    elif fields.get("load_in_8bit"):
+        kind = "int-quantized"
+    if kind in ("awq", "gptq", "pack-quantized"):
+        return packed.foreseen(fields)[:2]
+    return FORESEEN.get(kind, ("", ""))
+
+
 def join(tensors: Mapping[str, Tensor], config: Fields) -> dict[str, Tensor]:
     """The same tensors, those of each rounded matrix as one, and no others of whole numbers."""
     refuse_rounded(str(config.get("model_type")), config.get("quantization_config"))

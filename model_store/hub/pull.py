@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import backends
@@ -13,6 +14,7 @@ from backends.decoder import Decoder
 from backends.prebuilt import PRECISION
 from model_store import families, fit, prebuilt
 from model_store.bandwidth import speed
+from model_store.checkpoint import packed, rounded
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import refuse_sizes
 from model_store.disk import SPARE, amount, existing, writing
@@ -201,8 +203,8 @@ def foresee(location: Location, config: Config, needs: "Needs", *, chats: bool) 
         context_length=needs.context_length,
         chats=chats,
         size=file_selection.total(needs.files),
-        own_precision=PRECISION if needs.export else "",
-        own_precision_reason=prebuilt.REASON.format(needs.export) if needs.export else "",
+        own_precision=needs.own_precision[0],
+        own_precision_reason=needs.own_precision[1],
         export=needs.export,
     )
 
@@ -227,16 +229,16 @@ class Ahead:
         self.read[file.digest] = self.source.read_whole(file, limit, patience=self.patience, on_wait=self.on_wait)
         return parse(self.read[file.digest], file, self.source.id)
 
-    def read_weights(self, file: Wanted) -> fit.Weights:
+    def read_weights(self, file: Wanted, packed_bits: int) -> fit.Weights:
         """The weights that the header of a safetensors file describes."""
         if path := find_here(self.location, file):
             with suppress(OSError, UnsupportedCheckpoint):  # it has been damaged since, and will be fetched again
-                return fit.read_header(file.name, file.size, lambda size: start_of(path, size))
+                return fit.read_header(file.name, file.size, partial(start_of, path), packed_bits=packed_bits)
 
         def start(size: int) -> bytes:
             return self.source.read(file, size, patience=self.patience, on_wait=self.on_wait)
 
-        return fit.read_header(file.name, file.size, start)
+        return fit.read_header(file.name, file.size, start, packed_bits=packed_bits)
 
 
 @dataclass(frozen=True)
@@ -254,6 +256,8 @@ class Needs:
     """On the disk, for every backend that will be tried."""
     cache: int
     """Of a conversation's keys and values."""
+    own_precision: tuple[str, str]
+    """The precision that weights which are rounded already suit, and why; empty for others."""
     export: str = ""
     """The one backend that it was exported for, if it was."""
 
@@ -268,10 +272,11 @@ def find_needs(ahead: Ahead, config: Config, precision: str | None) -> Needs:
     if index:
         files = [index, *file_selection.shards(index, ahead.read_json(index, INDEX_LIMIT), found.files)]
     weights = weigh([file for file in files if file != index], config, ahead.read_weights)
-    size = fit.lowered_size(weights.parameters, precision or usual_precision(weights.parameters))
+    own = rounded.foreseen(config)
+    size = fit.lowered_size(weights.parameters, precision or own[0] or usual_precision(weights.parameters))
     places = [name for name in backends.NAMES if backends.get(name).devices()]
     lowered = len(places) * size
-    return Needs(files, weights.parameters, decoder.context_length, size, lowered, fit.cache_size(decoder))
+    return Needs(files, weights.parameters, decoder.context_length, size, lowered, fit.cache_size(decoder), own)
 
 
 def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str | None) -> Needs:
@@ -290,7 +295,8 @@ def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str |
         cache = 0
     refuse_sizes(config)
     context_length = prebuilt.context_length(f"config.json of {id}", config)
-    return Needs(files, 0, context_length, file_selection.total(files), 0, cache, backend)
+    own = PRECISION, prebuilt.REASON.format(backend)
+    return Needs(files, 0, context_length, file_selection.total(files), 0, cache, own, backend)
 
 
 def parse(content: bytes, file: Wanted, id: str) -> Config:
@@ -314,13 +320,13 @@ def read_decoder(config: Config, id: str) -> Decoder:
         raise UnsupportedCheckpoint(f"config.json of {id} lacks a field or has a wrong one: {error}") from error
 
 
-def weigh(files: list[Wanted], config: Config, weights_in: Callable[[Wanted], fit.Weights]) -> fit.Weights:
+def weigh(files: list[Wanted], config: Config, weights_in: Callable[[Wanted, int], fit.Weights]) -> fit.Weights:
     """How many weights the files hold: by the header of the first, and by the sizes of the others."""
     first, size = files[0], file_selection.total(files)
     if not first.name.endswith(".safetensors"):
         bits = ITEM_BITS.get(str(config.get("dtype") or config.get("torch_dtype")), 32)
         return fit.Weights(size * 8 // bits, bits)
-    weights = weights_in(first)
+    weights = weights_in(first, packed.scheme(config.get("quantization_config") or {})["bits"])
     return weights if len(files) == 1 else fit.Weights(round(size * 8 / max(1, weights.bits)), weights.bits)
 
 

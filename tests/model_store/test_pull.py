@@ -17,6 +17,7 @@ from model_store.location import Location
 from support.checkpoints import write_tokenizer
 from support.loopback_hub import LoopbackHub
 from support.pulls import ORG, QUICK, Pull, everything, interrupted, sharded
+from support.respelled_checkpoints import configure
 
 TESTS = Path(__file__).parents[1]
 
@@ -68,6 +69,17 @@ def test_a_plan_writes_nothing_and_tells_what_it_takes(
     assert (plan.precision, plan.model.context_length, plan.there) == ("int8", 4096, 0)
     assert plan.disk_needed > plan.size and plan.tokens_per_second > 0 and not plan.problems
     assert planned(precision="f32").memory_needed > plan.memory_needed
+
+
+def test_a_checkpoint_that_is_rounded_is_planned_at_what_it_was_rounded_to(
+    planned: Callable[..., Plan], folder: Path, loopback: LoopbackHub
+) -> None:
+    plain = planned()
+    configure(folder, quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 64, "sym": True})
+    loopback.publish(ORG, folder)
+    plan = planned()
+    assert plan.precision == "int4-64" and "int4 in groups of 64" in plan.precision_reason
+    assert plan.memory_needed < plain.memory_needed
 
 
 def test_what_does_not_fit_is_told_with_the_numbers(planned: Callable[..., Plan], folder: Path) -> None:

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 from backends.decoder import Quantized
 from backends.quantize import dequantize
 from model_store import UnsupportedCheckpoint
-from model_store.checkpoint import rounded
+from model_store.checkpoint import packed, rounded
 from model_store.checkpoint.checkpoint import DTYPES, ROUNDED, Checkpoint, tensors
 from model_store.checkpoint.kept import Kept
 from model_store.checkpoint.tensor import Tensor, Told
@@ -47,7 +47,9 @@ def parts_of(case: str) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("case", CONFIGS)
 def test_a_matrix_is_read_as_its_library_reads_it(case: str) -> None:
-    found = rounded.join(parts_of(case), {"model_type": "llama", "quantization_config": CONFIGS[case]})
+    quantization = CONFIGS[case] if "config_groups" in CONFIGS[case] else {**CONFIGS[case], "group_size": 32}
+    config = {"model_type": "llama", "quantization_config": quantization}
+    found = rounded.join(parts_of(case), config)
     matrix, expected = found.pop("layers.0.up_proj.weight"), FOUND[case + "/expected"].read()
     assert not found and matrix.nbytes < expected.nbytes
     tolerance = 2**-8 if "nvfp4" in case else 1e-7  # compressed-tensors gives that in bfloat16
@@ -58,8 +60,9 @@ def test_a_matrix_is_read_as_its_library_reads_it(case: str) -> None:
     if kept:
         assert np.array_equal(dequantize(kept), matrix.read())
     entries = {name: {"dtype": SPELT[tensor.dtype], "shape": tensor.shape} for name, tensor in parts_of(case).items()}
-    counted = sum(count_weights(name, entries) for name in entries)
-    assert counted == expected.size * (2 if case in ("gptq of 8 bits", "compressed int8 packed") else 1)
+    bits = packed.scheme(quantization)["bits"]
+    assert sum(count_weights(name, entries, bits) for name in entries) == expected.size
+    assert rounded.foreseen(config)[0] == matrix.told[0]
 
 
 @pytest.mark.parametrize("case", CONFIGS)
@@ -142,7 +145,9 @@ def test_modelopt_multiplies_where_compressed_tensors_divides() -> None:
     parts |= {up: parts.pop(f"{up}_packed"), f"{up}_scale_2": inverse}
     config = {"model_type": "llama", "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
     expected = FOUND["compressed nvfp4/expected"].read()
-    np.testing.assert_allclose(rounded.join(parts, config)[up].read(), expected, rtol=2**-8)
+    found = rounded.join(parts, config)[up]
+    np.testing.assert_allclose(found.read(), expected, rtol=2**-8)
+    assert rounded.foreseen(config) == found.told[:2]
 
 
 @pytest.mark.parametrize("place", [(), ("config_groups", "group_0", "weights")])
