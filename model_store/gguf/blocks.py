@@ -13,6 +13,7 @@ import numpy as np
 from backends.decoder import Quantized
 from backends.quantize import nibbles
 from model_store.checkpoint.mxfp4 import ELEMENTS, scales_of
+from model_store.gguf import grids
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """Numbers (n, block) int8, scales (n, groups) float32 and offsets (n, groups) float32 or None."""
@@ -165,6 +166,80 @@ def i2_s(blocks: np.ndarray) -> Parts:
     return q, np.ascontiguousarray(blocks[:, 32:]).view("<f4"), None
 
 
+def words(blocks: np.ndarray, kind: str) -> np.ndarray:
+    """The numbers of several bytes each that lie there."""
+    return np.ascontiguousarray(blocks).view(kind)
+
+
+def pieces(found: np.ndarray, bits: int) -> np.ndarray:
+    """The four lowest numbers of so many bits of each word, (n, 4 * words)."""
+    shifts = np.arange(0, 4 * bits, bits, dtype=found.dtype)
+    return np.asarray(found[..., None] >> shifts & (1 << bits) - 1).reshape(len(found), -1)
+
+
+def on_grid(grid: np.ndarray, places: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """The numbers of points, negative where a bit of `signs` is set."""
+    numbers = grid[places].reshape(len(places), -1)
+    return np.asarray(np.where(np.unpackbits(signs, axis=1, bitorder="little"), -numbers, numbers))
+
+
+def eight_signs(seven: np.ndarray) -> np.ndarray:
+    """The signs of eight numbers, of which an even count is set, by those of seven."""
+    return np.asarray(seven | np.bitwise_count(seven) << 7, np.uint8)
+
+
+def iq2_xxs(blocks: np.ndarray) -> Parts:
+    groups = blocks[:, 2:].reshape(-1, 8, 8)
+    places, shares = groups[..., :4].reshape(-1, 32), words(groups[..., 4:], "<u4")[..., 0]
+    q = on_grid(grids.IQ2_XXS, places, eight_signs(pieces(shares, 7)))
+    return q, half(blocks, 0) * ((shares >> 28) + np.float32(0.5)) / 4, None
+
+
+def iq2_xs(blocks: np.ndarray) -> Parts:
+    found, shares = words(blocks[:, 2:66], "<u2"), low_then_high(blocks[:, 66:], together=1, bits=4)
+    q = on_grid(grids.IQ2_XS, found & 511, eight_signs(found >> 9))
+    return q, half(blocks, 0) * (shares + np.float32(0.5)) / 4, None
+
+
+def iq2_s(blocks: np.ndarray) -> Parts:
+    high = low_then_high(blocks[:, 66:74], together=1, bits=2).astype(np.uint16)
+    shares = low_then_high(blocks[:, 74:], together=1, bits=4)
+    q = on_grid(grids.IQ2_S, blocks[:, 2:34] | high << 8, blocks[:, 34:66])
+    return q, half(blocks, 0) * (shares + np.float32(0.5)) / 4, None
+
+
+def iq3_xxs(blocks: np.ndarray) -> Parts:
+    shares = words(blocks[:, 66:], "<u4")
+    q = on_grid(grids.IQ3_XXS, blocks[:, 2:66], eight_signs(pieces(shares, 7)))
+    return q, half(blocks, 0) * ((shares >> 28) + np.float32(0.5)) / 2, None
+
+
+def iq3_s(blocks: np.ndarray) -> Parts:
+    high = np.unpackbits(blocks[:, 66:74], axis=1, bitorder="little").astype(np.uint16)
+    shares = low_then_high(blocks[:, 106:], together=1, bits=4)
+    q = on_grid(grids.IQ3_S, blocks[:, 2:66] | high << 8, blocks[:, 74:106])
+    return q, half(blocks, 0) * (2 * shares + 1), None
+
+
+def shifted(places: np.ndarray, down: np.ndarray) -> np.ndarray:
+    """Eight times the numbers of points, one less where they are shifted `down`, else one more."""
+    points = grids.IQ1[places].reshape(*down.shape, -1)
+    return np.asarray(8 * points + np.where(down, np.int8(-1), np.int8(1))[..., None]).reshape(len(places), -1)
+
+
+def iq1_s(blocks: np.ndarray) -> Parts:
+    shares = words(blocks[:, 34:], "<u2")
+    q = shifted(blocks[:, 2:34] | pieces(shares, 3) << 8, shares >> 15)
+    return q, half(blocks, 0) * (2 * (shares >> 12 & 7) + 1) / 8, None
+
+
+def iq1_m(blocks: np.ndarray) -> Parts:
+    high, shares = low_then_high(blocks[:, 32:48], together=1, bits=4), words(blocks[:, 48:], "<u2")
+    whole = np.bitwise_or.reduce(shares >> 12 << np.arange(0, 16, 4, dtype=np.uint16), axis=1, keepdims=True)
+    q = shifted(blocks[:, :32] | (high & 7).astype(np.uint16) << 8, high >> 3)
+    return q, whole.view("<f2").astype(np.float32) * (2 * pieces(shares, 3) + 1) / 8, None
+
+
 def mxfp4(blocks: np.ndarray) -> Parts:
     return ELEMENTS[low_then_high(blocks[:, 1:], together=16, bits=4)], scales_of(blocks[:, :1]), None
 
@@ -182,8 +257,15 @@ KINDS: Mapping[int, Kind] = {
     12: Kind("Q4_K", 256, 144, q4_k),
     13: Kind("Q5_K", 256, 176, q5_k),
     14: Kind("Q6_K", 256, 210, q6_k, bits=8),
+    16: Kind("IQ2_XXS", 256, 66, iq2_xxs, bits=8),
+    17: Kind("IQ2_XS", 256, 74, iq2_xs, bits=8),
+    18: Kind("IQ3_XXS", 256, 98, iq3_xxs, bits=8),
+    19: Kind("IQ1_S", 256, 50, iq1_s, bits=8),
     20: Kind("IQ4_NL", 32, 18, iq4_nl, bits=8),
+    21: Kind("IQ3_S", 256, 110, iq3_s, bits=8),
+    22: Kind("IQ2_S", 256, 82, iq2_s, bits=8),
     23: Kind("IQ4_XS", 256, 136, iq4_xs, bits=8),
+    29: Kind("IQ1_M", 256, 56, iq1_m, bits=8),
     34: Kind("TQ1_0", 256, 54, tq1_0, bits=4),
     35: Kind("TQ2_0", 256, 66, tq2_0, bits=4),
     36: Kind("I2_S", 128, 32, i2_s, bits=4, tail=32),  # of bitnet.cpp alone
@@ -192,8 +274,7 @@ KINDS: Mapping[int, Kind] = {
 }
 """The types that are read, by their numbers in the file."""
 OTHER_KINDS = {
-    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
-    24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 40: "NVFP4", 41: "Q1_0",
+    9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
 """Those that are not."""
 CHUNK = 1 << 18

@@ -88,7 +88,7 @@ HEADERS: dict[str, tuple[bytes, str]] = {
     "many dimensions": (header(tensors=1, body=text("a") + struct.pack("<I", 1 << 31) + bytes(99)), "dimensions"),
     "an empty dimension": (header(tensors=1, body=entry("a", (0, 8), 0) + bytes(99)), r"the shape \(0, 8\)"),
     "half a block": (header(tensors=1, body=entry("a", (2, 48), 0, 8) + bytes(99)), "its type Q8_0 cannot have"),
-    "a type that is not read": (header(tensors=1, body=entry("a", (256,), 0, 16) + bytes(99)), "type IQ2_XXS"),
+    "a type that is not read": (header(tensors=1, body=entry("a", (256,), 0, 41) + bytes(99)), "type Q1_0"),
     "a type that is none": (header(tensors=1, body=entry("a", (256,), 0, 4040) + bytes(99)), "type number 4040"),
 }  # fmt: skip
 
