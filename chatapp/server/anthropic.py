@@ -1,7 +1,7 @@
 """Anthropic's protocol: messages and token counts."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -36,7 +36,7 @@ IGNORED = "Metadata; not looked at."
 class Block(TextPart):
     """A block of a message."""
 
-    type: Literal["text", "thinking", "redacted_thinking", "tool_use", "tool_result"]
+    type: Literal["text", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference"]
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
@@ -46,6 +46,7 @@ class Block(TextPart):
     name: str | None = None
     input: Any = None
     tool_use_id: str | None = None
+    tool_name: str | None = None
     content: str | list[Self] | None = None
     is_error: bool | None = None
     data: str | None = Field(None, description="Of a redacted_thinking, which only its writer can read.")
@@ -76,6 +77,7 @@ class Offered(Body):
     input_schema: dict[str, Any]
     cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
     strict: bool | None = None
+    defer_loading: bool | None = Field(None, description="The model is told of it once a tool_reference names it.")
     eager_input_streaming: bool | None = Field(None, description="Not looked at: arguments come when they are whole.")
     input_examples: list[Any] | None = Field(None, description="Not looked at.")
 
@@ -137,22 +139,30 @@ class Counted(SampledBody):
         effort = self.output_config.effort if self.output_config else None
         return {"enabled": read_effort(effort) or True, "disabled": False}.get(kind)
 
+    def blocks(self) -> Iterator[Block]:
+        """The blocks of all messages, each before those in it."""
+        for said in self.messages:
+            for block in said.content if isinstance(said.content, list) else ():
+                yield block
+                yield from block.content if isinstance(block.content, list) else ()
+
     def read_messages(self) -> list[Message]:
         """The messages for the chat template."""
         said = [Message("system", read_content(self.system, "system"))] if self.system else []
-        blocks = [block for one in self.messages if not isinstance(one.content, str) for block in one.content]
-        known = {block.id or "": block.name or "" for block in blocks if block.type == "tool_use"}
+        known = {block.id or "": block.name or "" for block in self.blocks() if block.type == "tool_use"}
         for number, one in enumerate(self.messages):
             said += read_said(one, f"messages.{number}", known)
         return said
 
     def read_tools(self) -> Toolbox:
-        """The offered functions and the choice among them."""
+        """The offered functions and the choice among them; deferred ones once a search of the client has found them."""
+        found = {block.tool_name for block in self.blocks() if block.type == "tool_reference"}
         choice = self.tool_choice or Choice(type="auto")
         wanted = {"any": "required", "tool": choice.name or ""}.get(choice.type, choice.type)
         functions = [
             Function(name=one.name, description=one.description, parameters=one.input_schema, strict=one.strict)
             for one in self.tools or ()
+            if not one.defer_loading or one.name in found
         ]
         return choose_tools(functions, wanted, parallel=not choice.disable_parallel_tool_use)
 
@@ -192,6 +202,8 @@ def read_content(content: str | list[Block], where: str) -> str:
             said.append((block.thinking or "").join(THINK))
         elif block.type == "redacted_thinking":
             pass
+        elif block.type == "tool_reference" and block.tool_name:
+            said.append(f"{block.tool_name}\n")
         elif block.type == "text" and block.text is not None:
             said.append(block.text)
         else:

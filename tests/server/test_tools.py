@@ -342,3 +342,18 @@ def test_a_tool_of_anthropics_own_is_refused_for_its_type(served: Served) -> Non
     tool = {"type": "web_search_20250305", "name": "web_search"}
     answer = served.post("/v1/messages", messages=HELLO, max_tokens=9, tools=[tool])
     assert answer.json()["error"]["message"] == "tools.0.type should be 'custom'"
+
+
+def test_a_deferred_tool_of_anthropics_is_offered_once_a_search_has_found_it(
+    served: Served, engine: ScriptedEngine
+) -> None:
+    use = {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "search", "input": {}}]}
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": "x"}
+    found = result | {"content": [{"type": "tool_reference", "tool_name": "get_weather"}]}
+    search = {"name": "search", "input_schema": {"type": "object"}}
+    tools = [search, {"name": "get_weather", "input_schema": CITY, "defer_loading": True}]
+    for answer, offered in ((result, ["search"]), (found, ["search", "get_weather"])):
+        said = [*HELLO, use, {"role": "user", "content": [answer]}]
+        assert served.post("/v1/messages", messages=said, max_tokens=9, tools=tools).status_code == 200
+        assert [json.loads(one)["function"]["name"] for one in engine.options[-1].tools] == offered
+    assert engine.chats[-1][-1].text == "get_weather\n"
