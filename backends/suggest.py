@@ -1,5 +1,6 @@
 """Suggest the name that was meant, for one that was mistyped or not finished."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -14,9 +15,14 @@ def suggest(word: object, known: Iterable[str], otherwise: str = "", *, who: str
 
     `near` is the similarity needed, 0 to 1. `who` meant it: only what "you" typed may be the beginning of a name.
     """
-    typed = str(word).lstrip("-")
-    bare = {name.lstrip("-"): name for name in known}  # without the dashes, which would make all options similar
+    typed = squeeze(str(word))
+    bare = {squeeze(name): name for name in known}
     found = [name for name in bare if who == "you" and typed[1:] and name.startswith(typed)][:SHOWN]
     found = found or get_close_matches(typed, bare, 1, max(near, 0.65) if len(typed) <= SHORT else near)
     names = ", ".join(bare[name] for name in found)
     return f"did {who} mean {' or '.join(names.rsplit(', ', 1))}?" if names else otherwise
+
+
+def squeeze(name: str) -> str:
+    """A name without what joins its words: --maxtokens is --max-tokens, and no two options are near by their dashes."""
+    return re.sub("[-_: ]", "", name)

@@ -131,7 +131,7 @@ class Store:
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
         from model_store.hub import pulled
-        from model_store.hub.catalog import tell_pull
+        from model_store.hub.catalog import catalog, tell_pull
         from model_store.local import sources
 
         for location in (Location(root, name) for root in self.roots):
@@ -148,7 +148,12 @@ class Store:
         if source := sources.find(name, self.places):
             return self.adopt(source)
         hint = "on a server it can only run, chat, complete" if "@" in name else tell_pull(name)
-        hint = hint or suggest(name, [BUILTIN, *self.locations()]) or "chatapp list shows the models that are here"
+        if not hint and (name.endswith(".gguf") or os.path.isabs(name)):
+            hint = "check the path"
+        hint = hint or suggest(name, [BUILTIN, *self.locations()])
+        if not hint and (meant := suggest(name.lower(), catalog(), near=0.8)):
+            hint = f"{meant} chatapp pull fetches it"
+        hint = hint or "chatapp list shows the models that are here, chatapp search those that can be fetched"
         raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")
 
     def adopt(self, source: "Source") -> StoredModel:

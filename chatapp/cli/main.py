@@ -7,12 +7,13 @@ import re
 import signal
 import sys
 from argparse import SUPPRESS, Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from types import FrameType, ModuleType
 
 from backends.suggest import suggest
 from chatapp import __version__
+from chatapp.cli import other_programs
 from chatapp.cli.arguments import OFFLINE, Parser, name_flag, name_stats_format
 from chatapp.settings import offline
 from chatapp.text.errors import InputError, UsageError, one_line
@@ -152,22 +153,23 @@ def import_command(name: str) -> ModuleType:
 
 def parse(argv: Sequence[str]) -> Namespace:
     """Parse the arguments; `command` is None for the screen. Exits with 2 if they are wrong."""
+    if argv and argv[0] == "help":
+        argv = [*argv[1:2], "--help"]
     parser, commands = build_parsers(argv)
     first = argv[0] if argv else "-"
     if not first.startswith("-") and first not in commands:
-        parser.error(f"there is no command {first!r}{hint(first, commands)}")
+        meant = hint(first, commands, other_programs.COMMANDS) or f"; if that is a model: chatapp run {first}"
+        parser.error(f"there is no command {first!r}{meant}")
     takes_words = first in commands and commands[first].get_default("name_words")
     end = argv.index("--") if takes_words and "--" in argv else len(argv)
     rest = argv[end + 1 :]
     options = [word for word in argv[:end] if word != "--offline"]
+    short = (word for word in options if word in other_programs.OPTIONS and not word.startswith("--"))
+    refuse_options(commands.get(first, parser), short)  # argparse would take -ngl for -n gl
     given, words = parser.parse_known_args(name_stats_format(options))
     given.offline = len(options) < end  # --offline may stand anywhere
     used = commands.get(given.command, parser)
-    for word in words:
-        if word.startswith("-") and word != "-":
-            known = re.findall(r"--[a-z][a-z-]*", used.format_help())
-            name = word.partition("=")[0]
-            used.error(f"there is no option {name}{used.get_default('option_hint') or hint(name, known)}")
+    refuse_options(used, (word for word in words if word.startswith("-") and word != "-"))
     words = [*given.words, *words, *rest]
     if extra := given.name_words(used, given, words) if given.name_words else words:
         used.error(f"there is one argument too many: {extra[0]!r}")
@@ -175,6 +177,15 @@ def parse(argv: Sequence[str]) -> Namespace:
         name = "--model" if given.screen_model else "--remote"
         parser.error(f"{name} is for the screen where it stands before a command; write it behind {given.command}")
     return given
+
+
+def refuse_options(used: Parser, words: Iterable[str]) -> None:
+    """Refuse options that a command does not know, and tell what is meant by the first."""
+    for word in words:
+        known = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", used.format_help())
+        if (name := word.partition("=")[0]) not in known:
+            meant = used.get_default("option_hint") or hint(name, known, other_programs.OPTIONS)
+            used.error(f"there is no option {name}{meant}")
 
 
 def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
@@ -211,7 +222,11 @@ def add_command(parser: Parser, module: ModuleType) -> None:
         parser.set_defaults(name_words=has["name_words"])
 
 
-def hint(word: str, known: Iterable[str]) -> str:
-    """A suggestion of the nearest known word, to be appended to an error; empty if none is near."""
-    nearest = suggest(word, known)
+def hint(word: str, known: Iterable[str], others: Mapping[str, str]) -> str:
+    """What a word of another program is called here, or the nearest known word, to be appended to an error."""
+    from chatapp.commands.parameters import ABSENT
+
+    told = others.get(word, word)
+    told = ABSENT.get(told, told)
+    nearest = told if " " in told else suggest(told, known)
     return f"; {nearest}" if nearest else ""

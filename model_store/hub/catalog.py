@@ -13,8 +13,8 @@ from model_store.models import BUILTIN
 
 PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_-])?"
 REPOSITORY = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")
-PAGE = re.compile(rf"https?://[^/]+/({PART}/{PART})")
-"""The address of a repository's page."""
+PAGE = re.compile(rf"(?:https?://)?[a-z0-9-]+\.[^/]+/({PART}/{PART})")
+"""The address of a repository's page, or how Ollama names it: hf.co/org/name."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,9 @@ def catalog() -> Mapping[str, Entry]:
 
 def tell_pull(text: str) -> str:
     """How a model that is not here is fetched; what merely looks like a repository may be a path."""
-    if text.lower() in catalog():
-        return f"to fetch it: chatapp pull {text}"
+    page = PAGE.match(text)
+    if page or text.lower() in catalog():
+        return f"to fetch it: chatapp pull {page[1] if page else text}"
     return f"check the path or, if the Hub has it: chatapp pull {text}" if REPOSITORY.fullmatch(text) else ""
 
 

@@ -13,6 +13,7 @@ OPTIONS = ["--system", "--temperature", "--raw", "--max-tokens", "--stop", "--to
     [
         ("--temp", "--temperature"),
         ("--max", "--max-tokens"),
+        ("--maxtok", "--max-tokens"),
         ("--top", "--top-k, --top-p or --top-n-sigma"),
         ("--num", "--num-beams"),
         ("--temprature", "--temperature"),

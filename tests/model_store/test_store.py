@@ -164,9 +164,22 @@ def test_removing_frees_what_was_made_and_leaves_the_checkpoint(store: Store, ch
         store.get("my-gpt2")
 
 
-@pytest.mark.parametrize("name", ["buildin", "no-such-model", "../outside", "", "a\0b"])
-def test_an_unknown_name_is_refused_with_what_to_do(store: Store, name: str) -> None:
-    with pytest.raises(ModelNotFound, match="did you mean builtin" if name == "buildin" else "chatapp list"):
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("buildin", "did you mean builtin"),
+        ("no-such-model", "chatapp list"),
+        ("../outside", "chatapp list"),
+        ("", "chatapp list"),
+        ("a\0b", "chatapp list"),
+        ("qwen2.5:0.5b", r"did you mean qwen2\.5-0\.5b-instruct\? chatapp pull fetches it"),
+        ("https://huggingface.co/org/name", "chatapp pull org/name"),
+        ("hf.co/org/name:Q4_K_M", "chatapp pull org/name$"),
+        ("./x.gguf", "check the path"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_what_to_do(store: Store, name: str, hint: str) -> None:
+    with pytest.raises(ModelNotFound, match=hint):
         store.get(name)
 
 

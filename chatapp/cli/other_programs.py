@@ -1,0 +1,37 @@
+"""What users of Ollama, llama.cpp and other programs type, and what that is here."""
+
+COMMANDS = {
+    "ps": "chatapp service status tells what a server has in memory",
+    "stop": "a model leaves the memory with the program that opened it, and that of a server by its --keep-alive",
+    "create": "chatapp import takes a model's files; options by name are presets.toml, and system prompts "
+    "prompts/NAME.md: docs/screen.md",
+    "push": "nothing is uploaded; chatapp export writes a model for other programs",
+    **dict.fromkeys(("config", "settings"), "settings are lines of settings.toml: docs/files.md"),
+    "doctor": "chatapp devices tells what runs here, and chatapp why MODEL why it runs where it does",
+    **dict.fromkeys(("convert", "quantize"), "chatapp run, pull and export take --precision"),
+    **dict.fromkeys(("start", "server"), "serve"),
+    **dict.fromkeys(("models", "tags"), "list"),
+    **dict.fromkeys(("get", "download", "install"), "pull"),
+    "info": "show",
+    **dict.fromkeys(("remove", "delete", "uninstall"), "rm"),
+    **dict.fromkeys(("history", "logs", "conversations"), "sessions"),
+    **dict.fromkeys(("ask", "generate", "prompt"), "run"),
+    **dict.fromkeys(("tui", "ui"), "chat"),
+    "gui": "desktop",
+    "signin": "login",
+}
+"""Their commands: one of ours, or a sentence."""
+OPTIONS = {
+    **dict.fromkeys(("-p", "--prompt"), "the prompt follows the model: chatapp run MODEL PROMPT"),
+    **dict.fromkeys(("-m", "-hf"), "the model, or the path of a GGUF file, comes first: chatapp run MODEL PROMPT"),
+    **dict.fromkeys(("-i", "-cnv", "--interactive"), "without a PROMPT one talks line by line"),
+    "--keepalive": "chatapp serve --keep-alive keeps models in memory",
+    "--format": "chatapp run --json-object or --json-schema FILE says what an answer is",
+    "--verbose": "--stats",
+    **dict.fromkeys(("--n-predict", "--num-predict", "--predict"), "--max-tokens"),
+    **dict.fromkeys(("-t", "--threads", "--num-thread"), "num_thread"),
+    **dict.fromkeys(("--ctx-size", "--num-ctx", "--context-length"), "num_ctx"),
+    **dict.fromkeys(("-ngl", "--n-gpu-layers", "--num-gpu", "--gpu"), "num_gpu"),
+    "--repeat-last-n": "repeat_last_n",
+}
+"""Their options: one of ours, a sentence, or a parameter of which `ABSENT` in parameters.py tells why there is none."""
