@@ -18,11 +18,12 @@ from chatapp.settings.settings import user_folder
 from chatapp.text.errors import InputError
 from chatapp.text.files import write_whole
 from chatapp.text.printable import printable
+from chatapp.text.units import size
 from chatapp.workspace import Workspace
 
 DETAILS = """\
   install [-- ARGUMENTS]  start `chatapp serve ARGUMENTS` now, and whenever you log in
-  status                  whether it is installed, and whether a server runs
+  status                  whether it is installed, whether a server runs, and what it has in memory
   remove                  end it, and start it no more
 
 A unit of systemd on Linux, an agent of launchd on macOS, a task on Windows, all of them yours alone: nothing needs an
@@ -227,4 +228,19 @@ def status(service: Service, workspace: Workspace) -> int:
     place = " ".join(filter(None, found.place)) if found else ""
     about = f"process {found.pid}, http://127.0.0.1:{found.port}{place and f', {place}'}" if found else "none runs"
     print(printable(f"server: {about}"))
+    if models := find_open(found.port) if found else "":
+        print(printable(f"in memory: {models}"))
     return 0 if found else 1
+
+
+def find_open(port: int) -> str:
+    """The models that the server at a port has in memory, and their sizes; empty where it wants TLS or a key."""
+    from chatapp.remote.address import Remote
+    from chatapp.remote.connection import Connection
+    from chatapp.remote.errors import RemoteError
+
+    try:
+        told = Connection(Remote("chatapp", f"http://127.0.0.1:{port}"), reaching=1.0).ask("/api/ps")
+    except RemoteError:
+        return ""
+    return ", ".join(f"{one['name']} ({size(one['size'])})" for one in told["models"]) or "no model"

@@ -15,6 +15,9 @@ from chatapp.cli.service import Service, describe, install, remove
 from chatapp.settings.running import announce
 from chatapp.text.errors import InputError
 from support.checkpoints import Run
+from support.scripted_engine import ScriptedEngine
+from support.served import serving
+from support.stand_in_home import Home
 
 ODD = ["builtin", "--keys", 'a "b" $HOME %n\\c <&>.txt']
 SCHEMA = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
@@ -120,3 +123,9 @@ def test_the_status_tells_whether_a_server_runs(
     announce(4321, "onnx", None, None).tell(home)
     done = chatapp("service", "status")
     assert done.returncode == 0 and f"process {os.getpid()}, http://127.0.0.1:4321, onnx" in done.stdout
+    assert "memory" not in done.stdout
+    with serving(Home(ScriptedEngine("y"))) as served:
+        announce(served.port, None, None, None).tell(home)
+        assert "in memory: no model" in chatapp("service", "status").stdout
+        served.post("/api/generate", model="builtin")
+        assert "in memory: builtin (" in chatapp("service", "status").stdout
