@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chatapp.cli.printing import Form, Printout, note, warn
 from chatapp.commands import run
 from chatapp.commands.parse import FENCE, is_command, text_of
-from chatapp.conversation import Dialogue, Setup, Turn, shell
+from chatapp.conversation import Dialogue, Setup, Turn, attachments, shell
 from chatapp.conversation.setup import NO_TEMPLATE
 from chatapp.generation import Engine, Usage
 from chatapp.generation.contract import UNKNOWN_CONTEXT
@@ -82,6 +83,8 @@ class LineView:
             self.outputs.append(output_of(wanted))
         elif line.strip():
             text = "\n\n".join([line if fenced else text_of(line), *self.outputs])
+            if sys.stdin.isatty() and self.engine.can_chat:  # no word that is piped in opens a file
+                text = attachments.message(text, attachments.attach(line, Path.cwd()))
             self.outputs.clear()
             self.answer(self.ask(text))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from select import select
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,12 @@ from chatapp.cli.arguments import (
 from chatapp.cli.printing import note, warn
 from chatapp.cli.progress import open_model
 from chatapp.cli.repl import LineView, loop
-from chatapp.conversation import Dialogue, Setup
+from chatapp.conversation import Dialogue, Setup, attachments
 from chatapp.conversation.setup import check_thinking
 from chatapp.conversation.states import write_states
 from chatapp.generation import GenerationError, OptionError
 from chatapp.history import Conversation, HistoryError, Message
-from chatapp.text.errors import InputError
+from chatapp.text.errors import InputError, UsageError
 from chatapp.text.files import read_input
 from chatapp.workspace import Workspace
 
@@ -67,6 +68,9 @@ def add(parser: Parser) -> None:
     add_setup(parser)
     add_remote(parser)
     group = parser.add_argument_group("conversation")
+    group.add_argument(
+        "-f", "--file", metavar="PATH", action="append", help="a text file or a folder for the prompt; repeatable"
+    )
     which = group.add_mutually_exclusive_group()
     which.add_argument("-c", "--continue", dest="resume", action="store_true", help="go on with the last one")
     which.add_argument(
@@ -95,6 +99,8 @@ def run(given: Namespace) -> int:
     prompt = read_prompt(given.prompt)
     if prompt == "":  # before a model is loaded
         raise InputError("the prompt is empty; write something for the model to answer")
+    if given.file:
+        prompt = attach(prompt, given.file)
     before = find_past(workspace, given.session, last=given.resume)
     kept = Setup.of_json(before.conversation.setup) if before else Setup()
     if given.check_lossless:
@@ -106,6 +112,8 @@ def run(given: Namespace) -> int:
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         chosen["max_tokens"] = ENOUGH
+    if given.file and not engine.can_chat:
+        raise GenerationError(f"{model} has no chat template: it continues text; pipe that into chatapp run")
     setup = fit(opened, model, replace(wanted, options=chosen, system=wanted.system or kept.system))
     setup = replace(setup, tools=setup.tools or kept.tools)
     # A single continuation by a base model, perhaps in a pipe, is not saved: nobody comes back to it.
@@ -132,6 +140,14 @@ def read_prompt(prompt: str | None) -> str | None:
         return prompt
     piped = read_input("-").removesuffix("\n")
     return "\n\n".join(filter(None, (piped, "" if prompt == "-" else prompt)))
+
+
+def attach(prompt: str | None, paths: Sequence[str]) -> str:
+    """The prompt with these files, as if it named them on the screen."""
+    if prompt is None:
+        raise UsageError("--file goes with a PROMPT; line by line, @PATH in a message attaches a file")
+    named = " ".join([prompt, *map(attachments.mention, paths)])
+    return attachments.message(named, [attachments.read(path, Path.cwd()) for path in paths])
 
 
 def has_come(seconds: float) -> bool:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -189,6 +190,17 @@ def desk(folder: Path, home: Path) -> Iterator[Desk]:
     home.mkdir(exist_ok=True)
     with History(home / "history.db") as history:
         yield at_desk(history, folder)
+
+
+def test_a_file_is_attached_where_somebody_types_its_name(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    monkeypatch.chdir(tmp_path)
+    desk.do("piped in @a.txt")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    desk.do("see @a.txt, @nobody")
+    assert desk.branch[::2] == ["piped in @a.txt", "see @a.txt, @nobody\n\na.txt:\n```txt\none\n```"]
 
 
 def test_an_option_is_set_for_the_next_answers_and_shown(desk: Desk) -> None:

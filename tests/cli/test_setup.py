@@ -52,6 +52,18 @@ def test_one_answer_keeps_to_them_and_what_is_said_in_full_counts_more(chatapp: 
     assert done.returncode == 0, done.stderr
 
 
+def test_files_follow_the_prompt_as_if_it_named_them(chatapp: Run, folder: Path, home: Path) -> None:
+    (folder / "a b.py").write_text("x = 1\n")
+    file, options = str(folder / "a b.py"), ("--max-tokens", "2")
+    done = chatapp("run", str(folder), "-", "-f", file, *options, stdin="why?\n")
+    assert done.returncode == 0, done.stderr
+    with History(home / "history.db") as history:
+        said = history.messages(history.list()[0].id)[0].text
+    assert said == f'why? @"{file}"\n\n{file}:\n```py\nx = 1\n```'
+    assert "nowhere cannot be read" in chatapp("run", str(folder), "why?", "-f", "nowhere").stderr
+    assert "has no chat template" in chatapp("run", "builtin", "why?", "-f", file).stderr
+
+
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("command", ["run", "chat"])
 @pytest.mark.parametrize(
