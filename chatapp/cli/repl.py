@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -194,6 +195,10 @@ class LineView:
     def find_tools(self) -> Toolset:
         assert self.dialogue.toolset
         return self.dialogue.toolset
+
+    def tell_timings(self, wanted: bool) -> None:
+        self.form = replace(self.form, stats="text" if wanted else None)
+        self.say(f"Timings {'follow' if wanted else 'do not follow'} the answers from now on.")
 
     def choose_theme(self, name: str) -> None:
         raise InputError(NEEDS_SCREEN)

@@ -31,7 +31,12 @@ def parse(line: str) -> Command | None:
     name, rest = cut(line)
     if found := find(name.lower()):
         return found.read(rest)
-    names = [name for slash in SLASHES for name in slash.names]
+    word = name[1:].lower()
+    for action in ACTIONS if word else ():
+        if action.slashes and word in (action.title.lower(), *action.names.split(", ")):
+            meant = [name for slash in action.slashes for name in slash.names]
+            raise InputError(f"unknown command {name}; {hint(name, meant, f'did you mean {meant[0]}?')}")
+    names = [*(name for slash in SLASHES for name in slash.names), "/set system", "/set parameter", "/set think"]
     more = "@ before a path attaches the file" if "/" in name[1:] else "/? lists all"
     raise InputError(f"unknown command {name}; {hint(name, names, f'{more}; // sends a leading slash')}")
 
@@ -85,11 +90,11 @@ def listed() -> list[tuple[str, str]]:
 SETTINGS = (
     ("/set parameter NAME VALUE", "choose an option, such as temperature 0.7"),
     ("/set system TEXT", "choose the system prompt; no TEXT: none"),
-    ("/set think", "let the model think before it answers"),
-    ("/set think low", "let it think little; medium, high: more"),
+    ("/set think", "think first; low, medium, high: how long"),
     ("/set nothink", "let it answer at once"),
     ("/set history", "begin a conversation that is kept"),
     ("/set nohistory", "begin a conversation that is not kept"),
+    ("/set verbose", "tell how quick answers are; quiet: not"),
 )
 """The forms of /set, for the help."""
 DETAILS = {

@@ -93,6 +93,9 @@ def read_setting(rest: str) -> Command:
         "nothink": Command(run.set_thinking, (False,)),
         "history": Command("begin", (True,)),
         "nohistory": Command("begin", (False,)),
+        "verbose": Command("tell_timings", (True,)),
+        "quiet": Command("tell_timings", (False,)),
+        "noformat": Command(run.set_option, ("json_object", False)),
     }
     match what.lower():
         case "parameter":
@@ -107,10 +110,10 @@ def read_setting(rest: str) -> Command:
             if value:
                 raise InputError(f"nothing follows /set {what}, but here does {value!r}")
             return switches[switch]
-        case "format" | "noformat":
-            raise InputError("answers have no set format here; ask for JSON in the message or the system prompt")
-        case "verbose" | "quiet":
-            raise InputError("there is nothing to switch: the latencies are always there")
+        case "format" if value.lower() == "json":
+            return Command(run.set_option, ("json_object", True))
+        case "format":
+            raise InputError("the format is json; of a schema, say: /set parameter json_schema FILE")
         case "wordwrap" | "nowordwrap":
             raise InputError("there is nothing to switch: lines are as wide as the terminal")
         case "":

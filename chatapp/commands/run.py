@@ -73,6 +73,9 @@ class View(Protocol):
     def copy(self, text: Callable[[], str]) -> None:
         """Copy a text to the clipboard."""
 
+    def tell_timings(self, wanted: bool) -> None:
+        """Tell the timings of each answer, or no longer."""
+
     def choose_theme(self, name: str) -> None:
         """Change the theme; without a name, let the user choose."""
 

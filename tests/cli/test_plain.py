@@ -212,6 +212,11 @@ def test_an_option_is_set_for_the_next_answers_and_shown(desk: Desk) -> None:
     assert f"top_k                {Options().top_k}" in shown
 
 
+def test_timings_follow_each_answer_where_they_are_asked_for(desk: Desk) -> None:
+    assert "Timings follow" in desk.do("/set verbose") and desk.form.stats == "text"
+    assert "do not follow" in desk.do("/set quiet") and desk.form.stats is None
+
+
 def test_the_options_of_a_preset_are_taken(desk: Desk) -> None:
     assert "precise" in desk.do("/preset").splitlines()
     assert desk.do("/preset precise") == "The options are those of precise from the next answer on."

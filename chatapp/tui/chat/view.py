@@ -138,6 +138,9 @@ class ScreenView:
     def copy(self, text: Callable[[], str]) -> None:
         self.screen.app.copy_to_clipboard(text())
 
+    def tell_timings(self, wanted: bool) -> None:
+        self.say("The latencies are always below the conversation, and in full behind ctrl+l.")
+
     def choose_theme(self, name: str) -> None:
         known = sorted(self.screen.app.available_themes)
         if name and name not in known:
