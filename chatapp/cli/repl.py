@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -190,7 +191,11 @@ class LineView:
         self.answer(self.dialogue.edit(self.engine, run.last_message(self, "user").id, text))
 
     def copy(self, text: Callable[[], str]) -> None:
-        raise InputError(NEEDS_SCREEN)
+        from chatapp.text import clipboard
+
+        shows = sys.stdout.isatty() and not self.plain
+        environment = os.environ if shows else {**os.environ, "TERM": ""}  # no sequence where only lines are wanted
+        self.say(str(clipboard.copy(text(), send_to_terminal, self.workspace.home, environment)))
 
     def find_tools(self) -> Toolset:
         assert self.dialogue.toolset
@@ -209,7 +214,7 @@ class LineView:
 
 def loop(view: LineView) -> int:
     """Answer every line until the user leaves; returns the exit code."""
-    prepare_input()
+    prepare_input(view.history.prompts() if view.history else ())
     note("/? for help, /bye to leave")
     interrupts = 0
     while not view.left:
@@ -249,6 +254,12 @@ def output_of(command: str) -> str:
     return output.attachment
 
 
+def send_to_terminal(text: str) -> None:
+    """Give a text to the terminal's clipboard (OSC 52)."""
+    sys.stdout.write(f"\x1b]52;c;{b64encode(text.encode()).decode()}\a")
+    sys.stdout.flush()
+
+
 def in_words(usage: Usage, context: int) -> str:
     """The speed of an answer as a sentence, for screen readers."""
     used = min(context, usage.prompt_tokens + usage.completion_tokens)
@@ -264,8 +275,8 @@ def in_words(usage: Usage, context: int) -> str:
 # What the user types
 
 
-def prepare_input() -> None:
-    """Enable line editing and input history if the system and the terminal support them."""
+def prepare_input(past: Sequence[str]) -> None:
+    """Enable line editing, with earlier prompts as its history, if the system and the terminal support it."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # invalid UTF-8 must not end the conversation
     if os.environ.get("TERM") == "dumb":
@@ -275,6 +286,9 @@ def prepare_input() -> None:
 
         readline.parse_and_bind("set enable-bracketed-paste off")
         readline.parse_and_bind("set enable-meta-key off")
+        for text in reversed(past):
+            if text.isprintable():  # in one line
+                readline.add_history(text)
 
 
 def read(mark: str) -> tuple[str, bool]:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from chatapp.cli import repl
+from chatapp.cli.repl import prepare_input
 from chatapp.commands.actions import explain
 from chatapp.conversation import Dialogue, Setup
 from chatapp.conversation.files import free_name
@@ -356,10 +357,32 @@ def test_a_base_model_continues_each_text_anew(folder: Path) -> None:
         desk.do("/set history")
 
 
-@pytest.mark.parametrize("line", ["/copy", "/theme paper"])
-def test_what_needs_the_screen_says_so(desk: Desk, line: str) -> None:
+def test_an_answer_is_copied_to_where_it_can_be_pasted_from(
+    desk: Desk, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "elsewhere")
+    for name in "DISPLAY", "WAYLAND_DISPLAY", "TMUX":
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    desk.do("sing")
+    assert desk.do("/copy").startswith("No clipboard takes it: saved as")  # the output is no terminal
+    assert (home / "copied.txt").read_text() == "Whales sing."
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert desk.do("/copy") == "Sent to the terminal's clipboard."
+    assert capsys.readouterr().out == "\x1b]52;c;V2hhbGVzIHNpbmcu\a"
+
+
+def test_arrows_bring_back_what_was_asked_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    readline = pytest.importorskip("readline")
+    monkeypatch.setenv("TERM", "xterm")
+    readline.clear_history()
+    prepare_input(["new", "of\ntwo lines", "old"])
+    assert [readline.get_history_item(place) for place in (1, 2, 3)] == ["old", "new", None]
+
+
+def test_what_needs_the_screen_says_so(desk: Desk) -> None:
     with pytest.raises(InputError, match="that needs the screen: chatapp without --plain opens it"):
-        desk.do(line)
+        desk.do("/theme paper")
 
 
 def test_help_tells_the_commands_and_the_keys(desk: Desk) -> None:
