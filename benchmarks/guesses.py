@@ -6,6 +6,7 @@ Plain and speculated answers take turns in one process with one loaded model, gr
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -91,7 +92,8 @@ def compare(
     engine: Engine, prompt: str, rounds: int, tokens: int, llama: "LlamaCpp | None" = None
 ) -> tuple[list[Pair], list[float]]:
     """Answers in turns, and llama.cpp's speed after each; the first round is left out: it learns what steps cost."""
-    plain = Options(temperature=0.0, seed=0, max_tokens=tokens, speculate=False)
+    going_on = dict.fromkeys(engine.tokenizer.eos, -1000.0)
+    plain = Options(temperature=0.0, seed=0, max_tokens=tokens, speculate=False, logit_bias=going_on)
     pairs, speeds = list[Pair](), list[float]()
     for _ in range(rounds + 1):
         pairs.append(Pair(answer(engine, prompt, plain), answer(engine, prompt, replace(plain, speculate=True))))
@@ -123,15 +125,17 @@ def spread(values: list[float]) -> str:
 class LlamaCpp:
     """llama.cpp's plain steps with the same weights, in a process of its own; see peers.py."""
 
-    def __init__(self, python: str, folder: Path, model: str, precision: str):
-        name = PEERS[precision]
-        target = folder / "exports" / f"{model}-{name}.gguf"
-        with TemporaryDirectory() as made:
-            export = [sys.executable, "-m", "chatapp", "export", "gguf", model, f"{made}/gguf", "--precision", name]
-            subprocess.run(export, check=True, stdout=subprocess.DEVNULL)
-            target.parent.mkdir(exist_ok=True)
-            next(Path(made).rglob("*.gguf")).replace(target)
-        command = [python, str(ROOT / "benchmarks/peers.py"), "llama.cpp", str(folder), model, name, "--serve"]
+    def __init__(self, python: str, folder: Path, checkpoint: Path, precision: str):
+        name, copy = PEERS[precision], folder / "copy"
+        shutil.copytree(checkpoint, copy)
+        tokenizer = json.loads((copy / "tokenizer.json").read_text())
+        tokenizer["pre_tokenizer"] = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+        (copy / "tokenizer.json").write_text(json.dumps(tokenizer))  # llama.cpp may have no name for its own way
+        export = [sys.executable, "-m", "chatapp", "export", "gguf", str(copy), f"{folder}/made", "--precision", name]
+        subprocess.run(export, check=True, stdout=subprocess.DEVNULL)
+        (folder / "exports").mkdir()
+        next((folder / "made").rglob("*.gguf")).replace(folder / "exports" / f"copy-{name}.gguf")
+        command = [python, str(ROOT / "benchmarks/peers.py"), "llama.cpp", str(folder), "copy", name, "--serve"]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -183,7 +187,8 @@ def main() -> None:
         assert isinstance(engine, Engine)
         with TemporaryDirectory() as folder:
             beside = given.llama and precision in PEERS
-            llama = LlamaCpp(given.llama, Path(folder), given.model, precision) if beside else None
+            checkpoint = workspace.open_store().get(given.model).folder
+            llama = LlamaCpp(given.llama, Path(folder), checkpoint, precision) if beside else None
             medians = dict[str, list[float]]()
             for kind, name, prompt in prompts(engine, given.tokens):
                 pairs, plain = compare(engine, prompt, given.rounds, given.tokens, llama)
