@@ -131,7 +131,7 @@ class Session(Protocol):
         """The cached keys and values of a row, as views valid until the next call; None if they cannot be restored."""
 
     def serves(self, found: KeyValues, length: int) -> bool:
-        """Whether `found` can be restored for its row's first `length` tokens; recurrent states only serve all of them."""
+        """Whether `found` can be restored for its row's first `length` tokens; recurrent states only serve all."""
 
     def restore(self, tokens: Sequence[int], found: KeyValues) -> None:
         """Replace the cache by one row, `tokens`, from what was exported of a row that begins with them.

@@ -383,7 +383,7 @@ class Weight:
         return Weight(self.name, scaled or np.asarray(values, np.float32) * by, bias)
 
     def with_rows(self, change: Callable[[np.ndarray], np.ndarray], suffix: str = "") -> "Weight":
-        """The same with `change` applied to its rows, scales, zero points and bias; `suffix` is appended to the name."""
+        """The same with `change` applied to its rows, scales, zero points and bias, and `suffix` after its name."""
         values, bias = self.values, None if self.bias is None else change(self.bias)
         if not isinstance(values, Quantized):
             return Weight(self.name + suffix, change(values), bias)

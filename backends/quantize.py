@@ -59,7 +59,7 @@ class Precision:
 
 
 def integers(bits: int, default: int) -> Iterator[tuple[str, Precision]]:
-    """Yield integer precisions by name: int4, int4-64, int4-asym-channel, ...; the name leaves the `default` block out."""
+    """Yield integer precisions by name: int4, int4-64, int4-asym-channel, ...; the `default` block is not named."""
     rounders = ("", symmetric4 if bits == 4 else symmetric8), ("-asym", partial(asymmetric, bits=bits))
     for kind, rounder in rounders:
         for block in sorted((0, 128, 64, 32), key=lambda block: block != default):

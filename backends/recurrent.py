@@ -89,7 +89,7 @@ class RecurrentSession(ForgetfulSession):
 
 
 def least_useful(places: Sequence[int]) -> int:
-    """The place whose copy saves the least rereading, relative to its distance from the end: rewinds are mostly short."""
+    """The place whose copy saves least: the gap it closes, relative to its distance from the end."""
     around = zip([0, *places], places, places[1:], strict=False)
     gaps = {at: (after - before) / (places[-1] - before) for before, at, after in around}
     return min(gaps, key=lambda at: gaps[at])

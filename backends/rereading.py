@@ -135,7 +135,7 @@ class RereadingSession(RememberingSession):
 
 
 def replay(session: Session, rows: list[list[int]], first: int = 0) -> None:
-    """Read rows of tokens into an empty session, their common beginning only once; an encoder reads the `first` tokens."""
+    """Read rows of tokens into an empty session, a common beginning once; an encoder reads the `first` tokens."""
     if not rows:
         return
     tokens = np.array(rows, np.int64)

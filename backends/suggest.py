@@ -11,7 +11,7 @@ SHORT = 4
 
 
 def suggest(word: object, known: Iterable[str], otherwise: str = "", *, who: str = "you", near: float = 0.6) -> str:
-    """ "did you mean ...?" with the names that begin with `word`, or the closest one; `otherwise` if there is none.
+    """The question "did you mean ...?" for names that begin with `word`, or the closest one; else `otherwise`.
 
     `near` is the similarity needed, 0 to 1. `who` meant it: only what "you" typed may be the beginning of a name.
     """

@@ -204,7 +204,7 @@ def counts(package: Path, tokens: Array, inputs: Mapping[str, Array]) -> tuple[i
 
 
 def room(package: Path, states: Mapping[str, tuple[int, ...]], inputs: Mapping[str, Array]) -> int:
-    """Tokens that the states (..., tokens, head) have room for, padding included; raises if no input tells positions."""
+    """Tokens that the states (..., tokens, head) have room for, with padding; raises if no input tells positions."""
     sizes = {shape[-2] if len(shape) in (4, 5) and min(shape) > 0 else 0 for shape in states.values()}
     if len(sizes) != 1 or 0 in sizes:
         described = ", ".join(f"{name} {shape}" for name, shape in states.items())

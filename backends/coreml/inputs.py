@@ -141,7 +141,7 @@ class Inputs:
         return chosen.transpose(2, 0, 1)[None]
 
     def arrays(self, tokens: np.ndarray, start: int, count: int, prompt: int = 0) -> dict[str, np.ndarray]:
-        """Inputs for `tokens` (n,) at position `start`, padded to `count`; with an encoder, `prompt` tokens were read."""
+        """Inputs for `tokens` (n,) at position `start`, padded to `count`; an encoder has read `prompt` tokens."""
         positions = np.arange(start, start + count)
         found = {name: self.embedded(name, tokens, positions) for name in EMBEDDINGS if name in self.tables}
         for i, rope in enumerate(ropes(self.decoder)):

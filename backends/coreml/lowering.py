@@ -345,7 +345,7 @@ def integers(values: Quantized, rows: slice) -> np.ndarray:
 
 
 def function(lowered: Lowered, weights: Weights, inputs: Inputs, count: int) -> Function:
-    """Build the function for `count` tokens: for one token with logits, in pieces; otherwise it only fills the cache."""
+    """Build the function for `count` tokens: one has logits, in pieces; more of them only fill the cache."""
     decoder, package = lowered.decoder, inputs.package
     specs = specifications(inputs.arrays(np.zeros(0, np.int64), 0, count))
     layers, *shape = stacked_shape(decoder.layers, lowered.capacity)

@@ -265,7 +265,7 @@ class Ops:
         return self.graph.join_heads(self.norm(self.graph.split_heads(x, head_dim), weight))
 
     def rotation(self, name: str, function: Callable[[np.ndarray], np.ndarray], layer: Layer) -> str:
-        """A table of cosines or sines, (context_length, width / 2), for LongRoPE preceded by the rows for short texts."""
+        """A table of cosines or sines, (context_length, width / 2), after the short texts' rows for LongRoPE."""
         rope, half = layer.rope, layer.head_dim // 2
         if rope is None:
             return ""
@@ -449,7 +449,7 @@ def remembered(decoder: Decoder, in_bytes: bool) -> Iterator[tuple[Values, Value
 
 
 def gains_by_bytes(decoder: Decoder, precision: str) -> bool:
-    """Whether int8 caches can pay off: where heads share keys they are read less often anyway; f32 and f16 stay exact."""
+    """Whether int8 caches can pay off: shared keys are read less often anyway; f32 and f16 stay exact."""
     alone = all(layer.causal and layer.heads == layer.kv_heads and layer.kv_layer is None for layer in decoder.layers)
     changing = decoder.recurrent or decoder.encoder or decoder.border
     return alone and not changing and precision not in ("f32", "f16")

@@ -30,7 +30,7 @@ class Scales:
         self.values = {name: np.ones((1, heads, 1, width), np.float32) for name, (heads, width) in shapes.items()}
 
     def round(self, name: str, floats: np.ndarray) -> np.ndarray:
-        """Round a cache (rows, kv_heads, tokens, width) to int8, setting each channel's scale from its largest value."""
+        """Round a cache (rows, kv_heads, tokens, width) to int8; each channel's largest value sets its scale."""
         scale = self.values[name]
         most = np.maximum(floats.max((0, 2), keepdims=True), -floats.min((0, 2), keepdims=True))
         most = np.maximum(most, 1e-30)
