@@ -1,4 +1,4 @@
-"""Engine, Options, Delta: a loaded model answers, token by token; what makes one is in `engine`."""
+"""Generate text: Engine, Options, Delta; begin reading in `engine`."""
 
 from chatapp.generation.contract import Engine
 from chatapp.generation.delta import Alternative, BeamEvent, Delta, Deltas, FinishReason, Guesses, Timings, Token, Usage

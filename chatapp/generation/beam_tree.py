@@ -1,4 +1,4 @@
-"""The tree of a beam search, grown from its events, and its branches as lines."""
+"""The tree of a beam search, built from its events, and its branches as lines for the screen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from chatapp.generation.delta import BeamEvent, Token
 
 State = Literal["going", "passed", "pruned", "finished"]
-"""Whether the search looks at a beam now, has gone on from it, has given it up, or keeps it as a whole text."""
+"""Whether a beam is still running, was extended, was pruned, or is a finished text."""
 
 
 @dataclass(eq=False, slots=True)
@@ -24,7 +24,7 @@ class Beam:
     state: State
     children: list[Beam] = field(default_factory=list)
     hopeful: bool = True
-    """Whether it, or a beam that went on from it, is still looked at or kept."""
+    """Whether it, or a beam that continues it, is still running or finished."""
 
     @property
     def path(self) -> list[Beam]:
@@ -36,15 +36,15 @@ class Beam:
         return found[::-1]
 
     def spell(self, text_of: Callable[[Sequence[int]], str], steps: Sequence[float] = ()) -> list[Token]:
-        """Its tokens as those of a reply; `text_of` tells what tokens say together, `steps` the seconds of each.
+        """Its path as tokens of a reply; `text_of` decodes tokens, `steps` has the seconds of each.
 
-        The log-probability of each is what it added to the score; of the last one of a finished text it is not known.
+        Each token's log-probability is what it added to the score; that of a finished text's last token is unknown.
         """
         path, said, tokens = self.path, "", list[Token]()
         before = 0.0
         for beam in path:
             so_far = text_of([one.token for one in path[: len(tokens) + 1]])
-            text = so_far[len(said) :] if tokens and beam.text else beam.text  # the first may have a space to lose
+            text = so_far[len(said) :] if tokens and beam.text else beam.text  # the first one may lose a space
             logprob = None if beam.state == "finished" else beam.score - before
             tokens.append(Token(beam.token, text, logprob, (), steps[len(tokens)] if steps else 0.0))
             said, before = so_far, beam.score
@@ -52,31 +52,31 @@ class Beam:
 
 
 class Line(NamedTuple):
-    """A branch without forks: the beams from the one after a fork to the next fork, or to its end."""
+    """A branch without forks: the beams from one fork to the next, or to the branch's end."""
 
     beams: list[Beam]
     guides: str
-    """What draws the tree before it."""
+    """The characters that draw the tree to its left."""
 
     @property
     def last(self) -> Beam:
-        """The beam that it ends with."""
+        """The branch's last beam."""
         return self.beams[-1]
 
 
 class BeamTree:
-    """All that a search has looked at, in one turn."""
+    """All beams of one search."""
 
     def __init__(self) -> None:
         self.root = Beam(0, None, 0, "", 0.0, "passed")
         self.beams = {0: self.root}
         self.count = {"going": 0, "pruned": 0, "finished": 0, "passed": 1}
         self.steps: list[float] = []
-        """The seconds that each token of all beams took."""
+        """The seconds of each step."""
         self._waited = 0.0
 
     def add(self, events: Sequence[BeamEvent], seconds: float = 0.0) -> None:
-        """Take in what the search has done in one step, or nothing, and the seconds that took."""
+        """Take in the events of one step, possibly none, and the seconds it took."""
         self._waited += seconds
         if events:
             self.steps.append(self._waited)
@@ -107,8 +107,8 @@ class BeamTree:
             above = above.parent
 
     def rank(self) -> list[Beam]:
-        """The texts as they stand: finished ones, then those that are looked at, each from the best score down."""
-        known = list(self.beams.values())  # the tree may grow meanwhile, in another thread
+        """The current texts: finished ones first, then running ones, each sorted by score."""
+        known = list(self.beams.values())  # another thread may extend the tree meanwhile
         return [
             beam
             for state in ("finished", "going")
@@ -116,8 +116,8 @@ class BeamTree:
         ]
 
     def lines(self, *, pruned: bool = True) -> list[Line]:
-        """The tree from top to bottom; without what was given up, if `pruned` is not wanted."""
-        # A stack, for a tree may be deeper than Python calls itself.
+        """The tree from top to bottom, with or without pruned branches."""
+        # A stack: the tree may be deeper than Python's recursion limit.
         found, waiting = list[Line](), self._fork(self.root, "", pruned=pruned)
         while waiting:
             first, before, branch, behind = waiting.pop()
@@ -129,7 +129,7 @@ class BeamTree:
         return found
 
     def _fork(self, beam: Beam, guides: str, *, pruned: bool) -> list[tuple[Beam, str, str, str]]:
-        """What goes on from a beam, the last first, each with the guides before it, its own, and those below it."""
+        """The children of a beam, the last first, each with the guides before it, its own, and those below it."""
         children = self._children(beam, pruned=pruned)
         corners = [("├ ", "│ ")] * (len(children) - 1) + [("└ ", "  ")]
         return [(child, guides, *corner) for child, corner in zip(children, corners, strict=False)][::-1]

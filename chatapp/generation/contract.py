@@ -1,4 +1,4 @@
-"""The contract of an engine: what a front may ask of a loaded model."""
+"""The contract of an engine: what a front end may ask of a loaded model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from chatapp.generation.decoding.preview import Distribution
 
 Wanted = Callable[[], bool]
-"""Asked again and again while an answer is computed: whether somebody still waits for it."""
+"""Called repeatedly while an answer is computed: whether anybody still waits for it."""
 UNKNOWN_CONTEXT = 1 << 30
-"""The context's length of a model elsewhere whose server does not tell it."""
+"""The context length of a remote model whose server does not tell it."""
 
 
 def yes() -> bool:
-    """What is asked for is wanted, whatever comes."""
+    """Always wanted."""
     return True
 
 
@@ -39,7 +39,7 @@ class Engine(Protocol):
     def origin(self) -> Mapping[str, str]:
         """What computes: the `digest` of the lowered model, and the `signature` of what lowered and runs it.
 
-        Empty where that is not known.
+        Empty if unknown.
         """
 
     @property
@@ -86,13 +86,13 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Resuming(Protocol):
-    """An engine that keeps on the disk what its cache holds of conversations."""
+    """An engine that keeps the cached states of conversations on disk."""
 
     def recall(self, name: str) -> None:
-        """Look whether the disk has what the cache once held of a conversation."""
+        """Look for a conversation's cached state on disk."""
 
     def retain(self, name: str, messages: Sequence[Message]) -> None:
-        """What the cache holds of these messages is worth a place on the disk."""
+        """Mark these messages of a conversation as worth saving to disk."""
 
     def write_states(self, wanted: Callable[[str], bool]) -> None:
-        """Write that of the conversations that are `wanted`."""
+        """Save the marked conversations that are `wanted`."""

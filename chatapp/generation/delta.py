@@ -1,4 +1,4 @@
-"""What a reply arrives in: deltas with their tokens, their timings and, at the end, the usage."""
+"""The parts a reply arrives in: deltas with tokens, timings and, at the end, the usage."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ FinishReason = Literal["stop", "length", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A token that might have stood here."""
+    """A token that might have been chosen instead."""
 
     id: int
     text: str
@@ -20,26 +20,25 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One sampled token of a reply; the end-of-sequence token too, with an empty text."""
+    """One token of a reply, the end-of-sequence token included, whose text is empty."""
 
     id: int
     text: str
-    """What it added to the text; empty while a character is incomplete."""
+    """The text that it added; empty while a character is incomplete."""
     logprob: float | None
-    """Natural logarithm of its probability before temperature, penalties and filters; None if not asked for."""
+    """Natural logarithm of its probability, before temperature, penalties and filters; None if not asked for."""
     alternatives: tuple[Alternative, ...]
     seconds: float
-    """Time spent since the previous token of this reply, without the time the reader held the iterator.
+    """Seconds since the reply's previous token, without the time in which the reader held the iterator.
 
-    Of several that one step gave, an equal part each.
-    """
+    Tokens of one step share its time equally."""
     guessed: bool = False
-    """Whether a draft had it: then it cost no step of its own."""
+    """Whether it was drafted, so that it needed no step of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds spent since the previous delta of the whole stream."""
+    """Seconds spent since the previous delta of the stream."""
 
     prefill: float = 0.0
     decode: float = 0.0
@@ -49,61 +48,60 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The summary of one turn; every duration is in seconds, and none has the reader's own time in it."""
+    """The summary of one turn; durations are in seconds, and exclude the reader's own time."""
 
     prompt_tokens: int
     cached_tokens: int
-    """Of the prompt's tokens, those that the cache still held from the turn before."""
+    """Tokens of the prompt that the cache still held."""
     completion_tokens: int
-    """Of all n completions together."""
+    """Total of all n completions."""
     seed: int
     time_to_first_token: float
-    """From the request, rendering and encoding included, without waiting for another turn's end."""
+    """From the request on, with rendering and encoding, but without waiting for another turn."""
     tokens_per_second: float
-    """After the first token, of all n completions together; 0 when there was only one."""
+    """After the first token, for all n completions together; 0 if there was only one."""
     p50: float
     p95: float
     p99: float
     first_token: float
-    """The first of the latencies."""
+    """The first latency."""
     last_token: float
-    """The last of the latencies."""
+    """The last latency."""
     prefill_seconds: float
     load_seconds: float
     lowering_seconds: float
-    """0 when the model was lowered before."""
+    """0 if the model had been lowered before."""
     peak_memory: int
-    """The process's largest resident size so far, in bytes."""
+    """The process's peak resident memory so far, in bytes."""
     backend: str
     device: str
     precision: str
     latencies: tuple[float, ...]
-    """Of every decoded token: all but the first of each completion, which prefill gives."""
+    """One for each decoded token: all but the first of each completion, which comes from prefill."""
     prompt_digest: str = ""
-    """SHA-256 of the prompt's tokens, where they are known."""
+    """SHA-256 of the prompt's tokens; empty if they are unknown."""
     drafted: int = 0
-    """Guessed tokens that the model looked at."""
+    """Drafted tokens that the model verified."""
     accepted: int = 0
-    """Those of them that it said."""
+    """Drafted tokens that the model accepted."""
     speculation_gain: float | None = None
-    """How many times quicker the tokens came than by plain steps, measured in the same turn; None where none was
-    guessed."""
+    """The speed-up over plain steps, measured in the same turn; None if nothing was drafted."""
 
     def as_dict(self) -> dict[str, Any]:  # Any: int, float, str and list, ready for JSON
-        """The same, for JSON."""
+        """The fields, for JSON."""
         return {name: getattr(self, name) for name in self.__slots__} | {"latencies": list(self.latencies)}
 
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """How the guesses of a reply have fared so far."""
+    """How a reply's drafts have fared so far."""
 
     drafted: int
-    """Guessed tokens that the model looked at."""
+    """Drafted tokens that the model verified."""
     accepted: int
-    """Those of them that it said."""
+    """Drafted tokens that the model accepted."""
     gain: float | None
-    """How many times quicker the tokens came than by plain steps; None where that is not known yet."""
+    """The speed-up over plain steps; None if not known yet."""
 
 
 BeamChange = Literal["extended", "pruned", "finished"]
@@ -111,59 +109,59 @@ BeamChange = Literal["extended", "pruned", "finished"]
 
 @dataclass(frozen=True, slots=True)
 class BeamEvent:
-    """A change in the tree of beams that a search looks at."""
+    """A change in the tree of a beam search."""
 
     change: BeamChange
     beam: int
-    """Its number."""
+    """The beam's number."""
     parent: int
-    """The beam that it went on from; 0 is the prompt."""
+    """The beam that it continues; 0 is the prompt."""
     token: int
     text: str
-    """What the token says; nothing, where it ends the text."""
+    """The token's text; empty if it ends the text."""
     score: float
-    """The sum of the log-probabilities of its tokens; of one that is finished, divided as the length penalty says."""
+    """The sum of its tokens' log-probabilities; for a finished text, divided by the length penalty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One increment of a reply: a sampled token, or a few where they come more quickly than a screen can show them.
+    """One increment of a reply: one token, or several if they come faster than a screen can show them.
 
-    Some have no text yet.
+    The text may be empty.
     """
 
     text: str = ""
     index: int = 0
-    """Which of the n completions."""
+    """Index of the completion, of n."""
     tokens: tuple[Token, ...] = ()
-    """None for a part of a long prompt that has been read."""
+    """Empty while a long prompt is read."""
     finish_reason: FinishReason | None = None
     timings: Timings = Timings()
     usage: Usage | None = None
-    """On the very last delta only."""
+    """On the last delta only."""
     channel: Channel = "text"
-    """Whether the text, marks and all, is what the model thinks before it answers; a delta has one channel."""
+    """Whether the text is thinking, with its marks, or answer; a delta has one channel."""
     score: float | None = None
-    """Of a text that a beam search has found."""
+    """The score of a text that a beam search found."""
     beams: tuple[BeamEvent, ...] = ()
-    """What a beam search has done since the delta before."""
+    """What a beam search has done since the previous delta."""
     reading: tuple[int, int] | None = None
-    """While a long prompt is read: how many of its tokens the cache has, and how many there are."""
+    """While a long prompt is read: how many of its tokens were read, and how many there are."""
     guesses: Guesses | None = None
-    """Where tokens are guessed, so far."""
+    """The drafts so far, if tokens are drafted."""
     valid: bool | None = None
-    """Of an answer that had to be something, with its last delta: whether it is; None of any other."""
+    """On the last delta of a constrained answer: whether it is valid; None otherwise."""
     stop: str | None = None
-    """The stop string that has ended it, with its last delta."""
+    """On the last delta: the stop string that ended it."""
 
 
 Deltas = Generator[Delta, None, None]
 WAITING = Delta()
-"""Nothing has come: the reader may leave."""
+"""Nothing new; lets the reader leave."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The percentile with linear interpolation, as numpy.percentile has it; 0 of nothing."""
+    """The percentile with linear interpolation, as numpy.percentile; 0 for no values."""
     if not values:
         return 0.0
     ordered = sorted(values)

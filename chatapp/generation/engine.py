@@ -1,4 +1,4 @@
-"""A loaded model that can chat, complete and infill; one turn at a time."""
+"""A loaded model that can chat, complete text and fill gaps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from chatapp.generation.decoding.grammar import Grammar, Vocabulary
 
 FREE_TEXT = "file_start", "indentation", "stop_at_dedent"
-"""Options that only say how a text goes on."""
+"""Options that apply to free text only."""
 
 
 class Engine:
     """A session with its tokenizer: text in, deltas out.
 
-    Close an iterator to cancel it: that stops at once, keeps what the cache holds and frees the engine.
-    Turns of several threads run at once where the backend and the model allow it, else one after the other.
+    Closing an iterator cancels it at once, keeps the cache and frees the engine. Turns of several threads are computed
+    together where backend and model allow it, otherwise one after another.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Engine:
         hold: float = HOLD,
         origin: Callable[[], Mapping[str, str]] = dict,
     ):
-        """`hold` is how long, in seconds, tokens may be held back, to be told together.
+        """`hold`: seconds for which tokens may be held back, to be delivered together.
 
-        `origin` tells what computes now, which is another backend where one has failed.
+        `origin` tells what computes now: another backend, after one has failed.
         """
         self.defaults = defaults or Options()
-        """What the model's publisher recommends: options to start from."""
+        """The publisher's recommended options, to start from."""
         self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
         self.load_seconds, self.lowering_seconds, self.hold = load_seconds, lowering_seconds, hold
         self.context_length = session.context_length
@@ -77,21 +77,21 @@ class Engine:
         self._prompts = Prompts(session, tokenizer, chat_template)
         self._cache = PromptCache(session)
         self.draft: Engine | None = None
-        """The smaller model that guesses how an answer goes on, if one does."""
+        """The smaller model that drafts tokens, if there is one."""
         self._pace = Pace()
-        """What turns have learned of how many tokens are worth guessing."""
+        """What turns have learned about how many tokens to draft."""
         self._next: tuple[list[int], Distribution] | None = None
-        """The prompt that was last asked about, and what may follow it."""
+        """The last prompt of `next_token`, and its answer."""
         self.turns = Turns(session, self._cache)
 
     @property
     def last_usage(self) -> Usage | None:
-        """Of the last turn that ended, cancelled or not."""
+        """The usage of the last turn that ended or was cancelled."""
         return self.turns.last_usage
 
     @property
     def placement(self) -> Placement:
-        """Where it runs, as the runtime reports it; another place after a backend has failed."""
+        """Where the model runs, as the runtime reports it; changes if a backend fails."""
         return self.session.placement
 
     @property
@@ -105,34 +105,34 @@ class Engine:
 
     @property
     def thinking_choices(self) -> tuple[Think, ...]:
-        """What the chat template can be told about the model's thinking."""
+        """The settings for thinking that the chat template knows."""
         return self.chat_template.thinking_choices if self.chat_template else ()
 
     @property
     def knows_tools(self) -> bool:
-        """Whether the chat template tells the model what functions it may call."""
+        """Whether the chat template supports tools."""
         return self.chat_template is not None and self.chat_template.knows_tools
 
     @property
     def can_infill(self) -> bool:
-        """Whether the model sees what stands behind a gap."""
+        """Whether the model takes the text after a gap into account."""
         return (gap := self._prompts.gap) is not None and gap.sees_suffix
 
     @property
     def sees_files(self) -> bool:
-        """Whether the model was taught to look at other files of a repository."""
+        """Whether the model was trained on several files of a repository."""
         return isinstance(gap := self._prompts.gap, Infill) and bool(gap.form.placed)
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens a text is."""
+        """The number of a text's tokens."""
         return len(self.tokenizer.encode(text))
 
     def count_prompt(self, text: str | Sequence[int], options: Options) -> int:
-        """How many tokens the prompt of a text to go on with is, or its tokens are."""
+        """The number of tokens of the prompt for continuing a text, given as text or tokens."""
         return len(self._prompt(text, options)[0])
 
     def _prompt(self, text: str | Sequence[int], options: Options) -> tuple[list[int], Sequence[int]]:
-        """The prompt of a text to go on with, and the tokens taken from its end."""
+        """The prompt for continuing a text, and the tokens taken off its end."""
         if not isinstance(text, str):
             return list(text), ()
         prompt = self._prompts.of_text(text, file_start=bool(options.file_start))
@@ -146,14 +146,14 @@ class Engine:
         think: Think | None = None,
         tools: Sequence[str] = (),
     ) -> int:
-        """How many tokens the prompt of a conversation is; one of many times the context is not counted to its end."""
+        """The number of tokens of a conversation's prompt; counting stops at many times the context."""
         try:
             return len(self._prompts.of_chat(messages, think, tools)) + len(begun)
         except PromptTooLong as error:
             return error.tokens
 
     def encode_marked(self, text: str) -> list[int] | None:
-        """The prompt of a text that spells control tokens, in which these count; None where it spells none."""
+        """Tokens of a text in which control tokens count as such; None if it spells none."""
         self._prompts.check_length([Message("user", text)])
         if not self.tokenizer.controls(text):
             return None
@@ -161,11 +161,11 @@ class Engine:
         return tokens if tokens[: len(start)] == start else [*start, *tokens]
 
     def render_chat(self, messages: Sequence[Message]) -> str:
-        """The prompt of a conversation as its template writes it."""
+        """A conversation's prompt, as its template renders it."""
         return self._prompts.check_template().render_joined(messages)[0]
 
     def text_of(self, tokens: Sequence[int], think: Think | None = None) -> str:
-        """What a reply says that begins with these tokens; a character that they leave incomplete is not told."""
+        """The text of a reply that begins with these tokens, without an incomplete last character."""
         detokenizer = self.tokenizer.detokenizer()
         return self._opening(think) + "".join(map(detokenizer.add, tokens))
 
@@ -173,17 +173,17 @@ class Engine:
         return self.chat_template.find_opening(think) if self.chat_template else ""
 
     def tokens_of(self, text: str, think: Think | None = None) -> list[Token]:
-        """A text as the tokens of a reply that begins with it; what they cost is not known."""
+        """A text as tokens of a reply that begins with it; their cost is unknown."""
         detokenizer, text = self.tokenizer.detokenizer(), text.removeprefix(self._opening(think))
         return [Token(token, detokenizer.add(token), None, (), 0.0) for token in self.tokenizer.encode_reply(text)]
 
     def chat(
         self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), partial: PartialReply = NEW
     ) -> Deltas:
-        """The assistant's reply to a conversation, or what follows where it has `begun` with these tokens.
+        """The assistant's reply to a conversation, or the rest of a reply `begun` with these tokens.
 
-        Those are not told again, but a character that they left incomplete is; a stop string that begins among them
-        is not noticed. What another engine has written of it (`partial`) is said again, and it goes on as there.
+        The begun tokens are not repeated, except for a character that they left incomplete; a stop string that starts
+        among them is not noticed. What another engine has written of the reply (`partial`) is repeated first.
         """
         started = perf_counter()
         if wrong := next((name for name in FREE_TEXT if getattr(options, name)), None):
@@ -195,7 +195,7 @@ class Engine:
         if options.tools and not self.knows_tools:
             raise OptionError("tools are for models whose chat template knows them, and this one's does not", "tools")
         prompt = self._prompts.of_chat(messages, options.think, options.tools)
-        context = prompt if options.constraint else ()  # then a space counts, also the first one
+        context = prompt if options.constraint else ()  # constrained: leading spaces count too
         turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun, partial=partial)
         turn.channels = [Channels() for _ in turn.rows]
         turn.opening = "" if begun else self._opening(options.think)
@@ -212,9 +212,9 @@ class Engine:
         return self._stream(turn)
 
     def _keep_to(self, grammar: "Grammar", turn: Turn, begun: Sequence[int], opening: str) -> None:
-        """Keep the answers of a turn to a grammar; a model that thinks does so before.
+        """Constrain a turn's answers to a grammar, after any thinking.
 
-        Refuses what they were `begun` with, where that cannot become such an answer.
+        Raises if the tokens `begun` cannot become such an answer.
         """
         think, source = turn.rows[0].sampler.options.think, self.chat_template.source if self.chat_template else ""
         marks = [opening] if opening else [] if think is False else [begin for begin, _ in MARKS if begin in source]
@@ -232,13 +232,13 @@ class Engine:
 
     @cached_property
     def _vocabulary(self) -> "Vocabulary":
-        """The tokens as grammars see them."""
+        """The vocabulary in the form that grammars need."""
         from chatapp.generation.decoding.grammar import Vocabulary
 
         return Vocabulary(self.tokenizer, self.session.vocab_size)
 
     def _grammar(self, options: Options) -> "Grammar | None":
-        """What the whole answer must be, if the options say so; refused where this model cannot keep to it."""
+        """The grammar of the whole answer, if the options ask for one; raises if this model cannot keep to it."""
         if (name := options.constraint) is None:
             return None
         from chatapp.generation.decoding.grammar import Grammar, write_grammar
@@ -251,13 +251,13 @@ class Engine:
         return Grammar(self._vocabulary, written, name)
 
     def complete(self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW) -> Deltas:
-        """What may follow a text, or its tokens; what answers it, where an encoder reads it."""
+        """Continue a text, given as text or tokens; with an encoder, answer it."""
         started = perf_counter()
         prompt, taken = self._prompt(text, options)
         text = text if isinstance(text, str) else self.tokenizer.decode(text)
         context, end = () if self.session.whole_prompts else prompt, self.tokenizer.eos
         turn = self._turn(prompt, options, end, started, context=context, taken=taken, going_on=True, partial=partial)
-        if grammar := self._grammar(options):  # which knows better than the layout of code
+        if grammar := self._grammar(options):  # takes precedence over the layout of code
             self._keep_to(grammar, turn, (), "")
             return self._stream(turn)
         for row in turn.rows:
@@ -270,7 +270,7 @@ class Engine:
         return self._stream(turn)
 
     def score(self, text: str | Sequence[int], options: Options) -> Deltas:
-        """A text, or its tokens, as it stands, each token with its log-probability; nothing follows it."""
+        """A text, or its tokens, with each token's log-probability; nothing is generated."""
         started = perf_counter()
         if self.session.whole_prompts:
             raise GenerationError("an encoder reads the prompts of this model: it finds no token of them likely or not")
@@ -280,7 +280,7 @@ class Engine:
         return self.turns.score(turn, len(turn.prompt) - len(spelt))
 
     def limit_gaps(self, most: int) -> None:
-        """Leave out of what stands around a gap what is farthest from it, beyond so many tokens."""
+        """Limit the tokens of the text around a gap to the `most` nearest ones."""
         self._prompts.longest_gap = most
 
     @cached_property
@@ -290,10 +290,10 @@ class Engine:
     def infill(
         self, prefix: str, suffix: str, options: Options, around: Around = None, partial: PartialReply = NEW
     ) -> Deltas:
-        """What may stand between two texts: 64 tokens if the options do not say how many.
+        """Fill the gap between two texts, with 64 tokens if the options do not say.
 
-        Of texts that do not fit the context, what is farthest from the gap is left out. Where the model comes to write
-        the line behind the gap, the gap is filled. A model that was not taught to fill gaps goes on with the prefix.
+        If the texts do not fit the context, what is farthest from the gap is left out. The gap is filled when the model
+        begins to repeat the line after it. A model that was not trained to fill gaps continues the prefix.
         """
         started = perf_counter()
         if options.constraint:
@@ -310,10 +310,9 @@ class Engine:
     def find_lines(
         self, prefix: str, suffix: str, around: Around = None, *, width: int = 4, count: int = 4, wanted: Wanted = yes
     ) -> list[Line] | None:
-        """The likeliest rests of the line between two texts, of those that a beam search meets, at most `count`.
+        """The most likely completions of the current line, at most `count`, by beam search; a width of 1 is greedy.
 
-        With a width of 1 it is the greedy one. Between two steps `wanted` is asked; None, where it says no. The cache
-        keeps the prompt.
+        `wanted` is called between steps; None if it returns False. The prompt stays in the cache.
         """
         prompt, taken = self._prompts.of_gap(prefix, suffix, around, infill.MAX_TOKENS)
         limit = min(infill.MAX_TOKENS, self.context_length - len(prompt))
@@ -327,11 +326,11 @@ class Engine:
     def score_lines(
         self, prefix: str, suffix: str, texts: Sequence[str], around: Around = None, *, wanted: Wanted = yes
     ) -> list[float] | None:
-        """The log-probability of each text as the rest of the line between two texts, the line's end included.
+        """The log-probability of each text as the rest of the current line, with the line's end.
 
-        Of its spellings two count: in one with the word that is being typed, and apart from it. Minus infinity, where
-        the context has no room for it. Between two batches `wanted` is asked; None, where it says no. The cache keeps
-        the prompt.
+        Two spellings of each count: tokenised together with the word being typed, and apart from it. Minus infinity if
+        the context has no room. `wanted` is called between batches; None if it returns False. The prompt stays in the
+        cache.
         """
         gap = self._prompts.check_gap()
         prompt, taken = self._prompts.of_gap(prefix, suffix, around, infill.MAX_TOKENS)
@@ -362,10 +361,10 @@ class Engine:
     def next_token(
         self, prompt: Sequence[Message] | str, wanted: Wanted = yes, *, file_start: bool = False
     ) -> Distribution | None:
-        """What the model says about the token that comes after a conversation, or a text that may begin a file.
+        """The distribution of the next token after a conversation or a text.
 
-        The prompt is read as for a turn, and what was read serves the next one; the last answer is remembered. Before
-        each part of the prompt `wanted` is asked; None, where it says no.
+        The prompt is read as for a turn, and stays in the cache; the last answer is remembered. `wanted` is called
+        before each part of the prompt; None if it returns False.
         """
         if isinstance(prompt, str):
             tokens = self._prompts.of_text(prompt, file_start=file_start)
@@ -397,15 +396,14 @@ class Engine:
         going_on: bool = False,
         partial: PartialReply = NEW,
     ) -> Turn:
-        """A request, checked and ready, before anything is computed.
+        """Check a request, and prepare its turn; nothing is computed yet.
 
-        The reply spells first what the tokens `taken` do, which are the end of the text that it goes on with.
-        The tokens `begun` are the reply's, which the model has to go on with; those of a `partial` reply it says again.
-        Each token is told `at_once`, where the reader may have enough. What is `going_on` with a text may begin with
-        empty lines, which are no stop strings.
+        The reply first repeats the text of the tokens `taken` off the end of the prompt. `begun` are tokens of the
+        reply that are part of the prompt; those of `partial` are generated again. Tokens are delivered `at_once` if the
+        reader may stop at any of them. When `going_on` with a text, empty lines at the beginning are not stop strings.
         """
         check_together(options)
-        written = [] if self.session.whole_prompts else prompt  # by the decoder: what penalties are about
+        written = [] if self.session.whole_prompts else prompt  # what the decoder has read, for penalties
         prompt = [*prompt, *begun]
         self._prompts.check(prompt)
         length = min(len(prompt) + (options.max_tokens or USUAL), self.context_length)
@@ -452,13 +450,13 @@ class Engine:
         )
 
     def speculate_with(self, draft: "Engine") -> None:
-        """Let a smaller model guess from now on; refuse one of another vocabulary."""
+        """Use a smaller model to draft tokens from now on; raises if its vocabulary differs."""
         check_draft(self.tokenizer, self.session, draft.tokenizer, draft.session)
         self.draft, self._pace = draft, Pace()
 
     def _stream(self, turn: Turn) -> Deltas:
         row, small = turn.rows[0], self.draft and self.draft.session
-        options = row.sampler.options  # the seed that is told gives the same text again, unless guesses are asked for
+        options = row.sampler.options  # the reported seed gives the same text again, unless tokens are drafted
         if options.guesses and (options.speculate or rounds_alike(self.placement)):
             drafter = DraftModel(small, row.sampler, self.session.vocab_size) if small else Lookup()
             turn.speculation = Speculation(row, drafter, turn.prompt, turn.watch, self._pace)

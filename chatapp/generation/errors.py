@@ -8,14 +8,14 @@ from backends.errors import UserError
 
 
 class GenerationError(UserError):
-    """A reply that cannot be made; the message says why and what to do."""
+    """A reply cannot be generated; the message says why, and what to do."""
 
 
 class PromptTooLong(GenerationError):
-    """A prompt of more tokens than the model's context holds."""
+    """The prompt has more tokens than the context."""
 
     def __init__(self, tokens: int, context_length: int, *, and_more: bool = False):
-        """With `and_more`, no more than these tokens were counted."""
+        """With `and_more`, `tokens` is where counting stopped."""
         many, how = tokens - context_length, "more than " if and_more else ""
         super().__init__(
             f"the prompt is too long by {how}{many:,} token{'s' * (many != 1)} ({how}{tokens:,} of {context_length:,})"

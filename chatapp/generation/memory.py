@@ -1,4 +1,4 @@
-"""How much memory a process takes."""
+"""How much memory processes take, and how much is free."""
 
 import sys
 
@@ -7,7 +7,7 @@ from chatapp.text.units import size
 
 
 def peak_memory() -> int:
-    """The largest resident size of this process so far, in bytes."""
+    """This process's peak resident memory, in bytes."""
     if sys.platform == "win32":
         return int(_counters(ctypes.windll.kernel32.GetCurrentProcess()).peak_working_set)
     import resource
@@ -17,7 +17,7 @@ def peak_memory() -> int:
 
 
 def available_memory() -> int | None:
-    """Memory, in bytes, that processes may still take without swapping; None where the system does not tell."""
+    """Bytes that processes can still take without swapping; None if the system does not tell."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             return next((int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")), None)
@@ -26,7 +26,7 @@ def available_memory() -> int | None:
 
 
 def check_beams(beams: int, length: int, token_bytes: int) -> None:
-    """Refuse beams whose caches, of `length` tokens each, do not fit into memory."""
+    """Raise if the caches of so many beams, of `length` tokens each, do not fit into memory."""
     needed, free = beams * length * token_bytes, available_memory()
     if beams > 1 and free is not None and needed > free:
         raise GenerationError(
@@ -36,7 +36,7 @@ def check_beams(beams: int, length: int, token_bytes: int) -> None:
 
 
 def resident_memory(process: int) -> int:
-    """The resident size of another process of this user now, in bytes; 0 if it has ended."""
+    """The resident memory of another process of this user, in bytes; 0 if it has ended."""
     try:
         return _resident_memory(process)
     except OSError:
@@ -89,7 +89,7 @@ elif sys.platform == "darwin":
         usage = (ctypes.c_uint64 * 64)()  # rusage_info_v0: UUID, six counters, ri_resident_size, ri_phys_footprint, ...
         if ctypes.CDLL(None).proc_pid_rusage(process, 0, ctypes.byref(usage)):
             raise OSError("there is no such process")
-        return max(usage[8], usage[9])  # what was compressed or swapped counts too
+        return max(usage[8], usage[9])  # compressed and swapped memory counts too
 
 else:
     import resource

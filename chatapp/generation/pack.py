@@ -1,4 +1,4 @@
-"""Turns whose rows are one batch: a step of the model for all of them."""
+"""Turns whose rows form one batch: each step computes all of them."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from chatapp.generation.running import RunningTurn
 
 
 class Pack:
-    """The turns of a batch, each with the rows that follow those of the turn before it."""
+    """The turns of a batch; their rows follow each other in the order of the turns."""
 
     def __init__(self, batch: Batch, placement: Placement, apart: bool):
         self.batch, self.placement = batch, placement
@@ -15,21 +15,21 @@ class Pack:
         """Whether it is for one turn only."""
         self.members: list[RunningTurn] = []
         self.rows: list[int] = []
-        """How many each of them has."""
+        """The number of rows of each turn."""
 
     def join(self, one: RunningTurn, session: Session) -> None:
-        """Let a turn go on from what a session has cached, row by row."""
+        """Add a turn's rows, from what a session has cached."""
         for row in range(session.batch):
             found = session.export(row)
-            assert found is not None  # it has batches
+            assert found is not None  # sessions with batches can export
             self.batch.join(found, session.length)
         self.members.append(one)
         self.rows.append(session.batch)
 
     def part(self, one: RunningTurn, session: Session) -> "Pack":
-        """Another one, in which a turn of this one goes on alone."""
+        """Move a turn of this pack to a new pack of its own."""
         batch = session.open_batch()
-        assert batch  # there is one already
+        assert batch  # this pack has a batch
         other = Pack(batch, self.placement, apart=True)
         start = self._start(one)
         count = self.rows[self.members.index(one)]
@@ -40,12 +40,12 @@ class Pack:
         return other
 
     def export(self, one: RunningTurn) -> tuple[KeyValues, int]:
-        """What the first row of a turn has cached, and how many tokens that is."""
+        """The cached keys and values of a turn's first row, and their number of tokens."""
         row = self._start(one)
         return {name: values.copy() for name, values in self.batch.export(row).items()}, self.batch.lengths[row]
 
     def remove(self, one: RunningTurn) -> None:
-        """Let a turn go, with its rows."""
+        """Remove a turn and its rows."""
         start, place = self._start(one), self.members.index(one)
         gone = range(start, start + self.rows[place])
         self.batch.reorder([row for row in range(len(self.batch.lengths)) if row not in gone])
@@ -59,7 +59,7 @@ class Pack:
         """Read the next token of every row, and let each turn choose from the logits."""
         tokens, parents, start = list[int](), list[int](), 0
         for one, count in zip(self.members, self.rows, strict=True):
-            assert one.step  # its prompt is read
+            assert one.step  # members have read their prompts
             tokens += one.step.tokens
             parents += [start + parent for parent in one.step.parents]
             start += count
@@ -71,12 +71,12 @@ class Pack:
         for one, count, seconds in zip(self.members, self.rows, spent, strict=True):
             one.growth.decode += seconds
             part = slice(start, start + count)
-            if one.step and one.step.more:  # it knows its next tokens already
+            if one.step and one.step.more:  # forced tokens are chosen already
                 more, *rest = one.step.more
                 one.step, start = one.step._replace(tokens=[more], parents=[0], more=rest), start + count
                 continue
             try:
                 one.draw(logits[part], Top(top.tokens[part], top.logits[part]) if top else None, seconds)
-            except Exception as error:  # of the turn itself, such as a logit that is no number
+            except Exception as error:  # the turn's own error, such as NaN logits
                 one.error = error
             start += count

@@ -1,4 +1,4 @@
-"""A reply that another engine of the same model has begun: what it has written, and how it goes on here."""
+"""A reply that another engine of the same model has begun, and how it continues here."""
 
 import secrets
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from chatapp.generation.options import Options
 
 @dataclass(frozen=True)
 class PartialReply:
-    """What was written of a reply: it is said again at once, so that the rest is what that engine would have said.
+    """What was written of a reply; it is repeated at once, and continues as that engine would have.
 
-    Random numbers are a matter of seed and place. But a text that is read at once is rounded a little otherwise than
-    one that was written token by token: in a near tie another token can follow.
+    Random numbers depend on seed and position only. But tokens that are read at once are rounded slightly differently
+    from tokens generated one by one, so that in a near tie the continuation may differ.
     """
 
     tokens: Sequence[int] = ()
     seed: int | None = None
-    """Of a request that has chosen none."""
+    """The seed of a request that did not choose one."""
 
     def choose_seed(self, wanted: int | None) -> int:
-        """The seed of the reply, where the request wants this one, or any."""
+        """The reply's seed; `wanted` is the request's, or None for any."""
         known = self.seed if wanted is None else wanted
         return secrets.randbits(32) if known is None else known
 
@@ -29,5 +29,5 @@ NEW = PartialReply()
 
 
 def can_resume(options: Options) -> bool:
-    """Whether a reply can go on from its tokens: one alone, of which nothing else is remembered."""
+    """Whether a reply can be resumed from its tokens: a single completion without other state."""
     return options.n == 1 and options.num_beams == 1 and not options.mirostat_tau

@@ -1,4 +1,4 @@
-"""What a session's cache holds, and held of other texts: of the next prompt only what is new is read."""
+"""Reuse what a session's cache holds, and held of earlier texts, so that only new tokens of a prompt are read."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -13,20 +13,20 @@ from chatapp.generation.decoding.generate import count_shared, split_prompt
 from chatapp.generation.memory import available_memory
 
 BUDGET = 2 << 30
-"""Bytes of memory that texts may take that are not in the session's cache, at most."""
+"""Most bytes for texts kept outside the session's cache."""
 MOST = 100
-"""Texts that are kept, at most: every one is looked at for every prompt."""
+"""Most texts kept: each prompt is compared with all of them."""
 SHARE = 8
-"""They take at most one part in so many of the memory that is free."""
+"""They take at most 1/SHARE of the free memory."""
 WORTH = 64
-"""Tokens that are read again rather than kept, or put back."""
+"""Up to this many tokens, reading again is cheaper than keeping and restoring."""
 CHEAPER = 8
-"""How many tokens are copied in the time that one is read in."""
+"""How many tokens can be copied in the time of reading one."""
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """A text that a session has read, and what its cache held of it."""
+    """A text that a session has read, and its exported cache."""
 
     tokens: list[int]
     found: KeyValues
@@ -34,29 +34,29 @@ class Prefix:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes."""
+        """Its bytes."""
         return sum(values.nbytes for values in self.found.values())
 
 
 class PromptCache:
-    """A session whose cached tokens are known, and the texts that it has read before these."""
+    """A session, the tokens in its cache, and earlier texts that can be restored."""
 
     def __init__(self, session: Session):
         self.session = session
         self.prefixes: list[Prefix] = []
-        """The least recently used first."""
+        """Least recently used first."""
         self.arrived: deque[Prefix] = deque()
-        """Prefixes that other threads have brought."""
+        """Prefixes added by other threads."""
         self._tokens: list[int] = []
         self._lasting = False
-        """Whether what the cache holds is worth keeping when another text is read."""
+        """Whether the cache's contents should be kept when another text is read."""
 
     def reuse(self, prompt: list[int], *, reproducible: bool = False, aside: Prefix | None = None) -> list[int]:
-        """Rewind to what the cache shares with a prompt, and return the rest; the last token is always read anew.
+        """Rewind to what the cache shares with a prompt, and return the rest; the last token is always read again.
 
-        Nothing is shared where it is to be `reproducible`: a prompt read in other parts gives logits that differ a
-        little, and the same seed is to give the same text. Nor with what an encoder has read. Until `keep` says what
-        the cache holds, it is not known: there may be an error. A prompt that was set `aside` goes on from there.
+        Nothing is shared if the result must be `reproducible`, since reading in other parts changes the logits
+        slightly, and nothing that an encoder has read. The cache's contents count as unknown until `keep`, in case of
+        errors. A prompt that was set `aside` continues from there.
         """
         apart = reproducible or self.session.whole_prompts or aside is not None
         shared = 0 if apart else self.session.nearest(share(self._tokens, prompt))
@@ -74,7 +74,7 @@ class PromptCache:
         return prompt[shared:]
 
     def _find(self, prompt: list[int], least: int) -> Prefix | None:
-        """The prefix that shares the most tokens with a prompt, `least` or more; it was used now."""
+        """The prefix that shares the most tokens with a prompt, at least `least`; marks it as used."""
         place = self.session.placement
         while self.arrived:
             self._add(self.arrived.popleft())
@@ -86,18 +86,18 @@ class PromptCache:
         return best
 
     def _useful(self, prefix: Prefix, prompt: list[int]) -> int:
-        """How many tokens of a prompt need not be read with a prefix."""
+        """How many tokens of a prompt a prefix saves."""
         shared = share(prefix.tokens, prompt)
         return shared if self.session.serves(prefix.found, shared) else 0
 
     def copy(self) -> Prefix | None:
-        """A copy of what the session's cache holds; None where it is not known, or cannot be put back."""
+        """A copy of what the session has cached; None if unknown, or if it cannot be restored."""
         if len(self._tokens) != self.session.length or (found := self.session.export(0)) is None:
             return None
         return Prefix(self._tokens, {name: values.copy() for name, values in found.items()}, self.session.placement)
 
     def set_aside(self, prompt: list[int]) -> Prefix | None:
-        """What was read of a prompt, for it to go on from after others; None where memory is short."""
+        """Keep what was read of a prompt that others will overtake; None if memory is short."""
         free = available_memory()
         if free is not None and 2 * self.session.length * self.session.token_bytes > free:
             return None
@@ -108,7 +108,7 @@ class PromptCache:
             return None
 
     def store(self, history: Sequence[int], found: KeyValues, length: int) -> None:
-        """Keep what a cache holds, `length` tokens that begin `history`; the least recently used give way."""
+        """Keep an exported cache of the first `length` tokens of `history`, evicting the least recently used."""
         self._add(Prefix(list(history[:length]), found, self.session.placement))
 
     def _add(self, prefix: Prefix) -> None:
@@ -133,10 +133,10 @@ class PromptCache:
         self.session.rewind(0)
 
     def extract(self, tokens: list[int]) -> Prefix | None:
-        """What a cache has held of a text, as views, valid until the session's next call; None where that is little.
+        """The cached part of a text, as views valid until the session's next call; None if it is short.
 
-        It ends with a whole page, whatever the pages: nothing of what else followed the text is in it. States, which
-        have no pages, are those after all that is cached of the text.
+        It ends at a multiple of the page size, whatever the actual pages, and so holds nothing of what else followed
+        the text. Recurrent states, which have no pages, are those after all cached tokens of the text.
         """
         unread = self.reuse([*tokens, 0])
         self.keep(tokens)
@@ -151,14 +151,14 @@ class PromptCache:
 
     @contextmanager
     def branching(self, prompt: list[int]) -> Iterator[list[int]]:
-        """Inside, rows go on from a prompt, of which these tokens are still to be read; then they are forgotten."""
+        """Context in which rows continue a prompt, whose unread tokens are given; afterwards they are dropped."""
         yield self.reuse(prompt)
         if self.session.length > len(prompt):
             self.session.rewind(len(prompt))
         self.keep(prompt)
 
     def read(self, unread: list[int], wanted: Wanted) -> np.ndarray | None:
-        """The logits (1, 1, vocab) after the unread tokens of a prompt; None where `wanted` says no before a part."""
+        """Read the rest of a prompt in parts; returns the logits (1, 1, vocab), or None if no longer `wanted`."""
         logits = None
         for part in split_prompt(self.session, unread):
             if not wanted():
@@ -168,5 +168,5 @@ class PromptCache:
 
 
 def share(cached: list[int], prompt: list[int]) -> int:
-    """How many tokens of a prompt are cached, without its last one."""
+    """How many of a prompt's tokens are cached, its last one aside."""
     return min(count_shared(cached, prompt), len(prompt) - 1)

@@ -1,4 +1,4 @@
-"""What a model reads: the tokens of a conversation, a text, or the texts around a gap, checked beforehand."""
+"""Prompts as tokens: of a conversation, a text, or the texts around a gap, with their checks."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from chatapp.generation.text.thinking import Think
 from chatapp.generation.text.tokenizer import Tokenizer
 
 BEYOND = 4
-"""Contexts that a prompt may fill before it is refused without being read: no template leaves out more."""
+"""Prompts of more than this many contexts are refused without being encoded: no template drops that much."""
 
 
 class Prompts:
@@ -23,18 +23,18 @@ class Prompts:
     def __init__(self, session: Session, tokenizer: Tokenizer, chat_template: ChatTemplate | None):
         self.session, self.tokenizer, self.chat_template = session, tokenizer, chat_template
         self.gap: Infill | Gap | None = infill.find_gap(tokenizer) if session.whole_prompts else infill.find(tokenizer)
-        """How the model infills, if it can."""
+        """How the model fills gaps, if it can."""
         self.longest_gap = session.context_length
-        """Tokens of a gap's prompt: of longer ones, what is farthest from the gap is left out."""
+        """Most tokens of a gap's prompt; beyond, what is farthest from the gap is left out."""
 
     def of_chat(self, messages: Sequence[Message], think: Think | None = None, tools: Sequence[str] = ()) -> list[int]:
-        """The prompt of a conversation; one of many times the context is refused before it is rendered."""
+        """A conversation's prompt; one many times too long is refused before it is rendered."""
         template = self.check_template()
         self.check_length(messages)
         return template.encode(messages, self.tokenizer, think=think, tools=tools)
 
     def of_text(self, text: str, *, file_start: bool = False) -> list[int]:
-        """The prompt that a text is, with the mark of a file's start before it where that is wanted."""
+        """A text's prompt, after the file-start token if `file_start`."""
         if not text:
             raise GenerationError("the prompt is empty; write something for the model to continue")
         self.check_length([Message("user", text)])
@@ -50,7 +50,7 @@ class Prompts:
     def of_gap(
         self, prefix: str, suffix: str, around: Surroundings | None, max_tokens: int
     ) -> tuple[list[int], list[int]]:
-        """The prompt for a gap to be filled by so many tokens, and the tokens taken from its end."""
+        """The prompt for a gap of `max_tokens`, and the tokens taken off its end."""
         gap, length = self.check_gap(), self.session.context_length
         room = min(length - min(max_tokens, length // 2), self.longest_gap)
         prompt = gap.prompt(self.tokenizer, prefix, suffix, room, around)
@@ -58,18 +58,18 @@ class Prompts:
         return gap.heal(self.tokenizer, prompt, prefix)
 
     def check_length(self, messages: Sequence[Message]) -> None:
-        """Refuse what has many times the tokens of the context, without counting them all."""
+        """Raise if messages have many times the context's tokens, without counting them all."""
         if found := count_beyond(messages, self.tokenizer, BEYOND * self.session.context_length):
             raise PromptTooLong(found, self.session.context_length, and_more=True)
 
     def check_template(self) -> ChatTemplate:
-        """The chat template; refuse a model that has none."""
+        """The chat template; raises if the model has none."""
         if self.chat_template is None:
             raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
         return self.chat_template
 
     def check_gap(self) -> Infill | Gap:
-        """How the model infills; refuse one that cannot."""
+        """How the model fills gaps; raises if it cannot."""
         if self.gap is None:
             raise GenerationError(
                 "this model cannot fill gaps: its tokenizer has no fill-in-the-middle tokens, such as <extra_id_0>"
@@ -77,7 +77,7 @@ class Prompts:
         return self.gap
 
     def check(self, prompt: Sequence[int]) -> None:
-        """Refuse a prompt that cannot be this model's, or that its context does not hold."""
+        """Raise for a prompt with unknown tokens, or longer than the context."""
         if not prompt:
             raise GenerationError("the prompt is empty: the tokenizer made no token of it")
         if max(prompt) >= self.session.vocab_size:
@@ -91,10 +91,10 @@ class Prompts:
 
 
 def take_space(tokenizer: Tokenizer, prompt: list[int]) -> tuple[list[int], list[int]]:
-    """A prompt without the white space that it ends with, and its tokens.
+    """Split a prompt's trailing white space off; returns both as tokens.
 
-    White space belongs to what follows, as an indentation to its line break: apart from it, it stands at the end of a
-    text.
+    In training data white space belongs to the token after it; at the end of a prompt, tokens for it would suggest that
+    the text ends there.
     """
     end = len(prompt)
     while end > 1 and tokenizer.byte_level and (last := prompt[end - 1]) not in tokenizer.control:

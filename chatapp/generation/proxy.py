@@ -1,4 +1,4 @@
-"""An engine whose model is in another process: texts and tokens are counted here, and all else is asked there."""
+"""An engine whose model is in another process: tokens are counted here, all else is asked there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from chatapp.generation.wire import Json, read_message, read_surroundings, write
 
 
 class ProxySession:
-    """The facts of a session that is in another process; what computes is asked there."""
+    """The facts of a session in another process."""
 
     def __init__(self, context_length: int, vocab_size: int, whole_prompts: bool, placement: Placement) -> None:
         self.context_length, self.vocab_size, self.whole_prompts = context_length, vocab_size, whole_prompts
@@ -38,10 +38,10 @@ class ProxySession:
 
 
 class ProxyEngine(Engine):
-    """A model of another process, asked as Engine is; how that is done, those say that inherit from this."""
+    """A model of another process, with the interface of Engine; subclasses do the communication."""
 
     def __init__(self, facts: Json, folder: Path, tokenizer: Path, *, chats: bool) -> None:
-        """`facts` as `describe` gives them there; `folder` and `tokenizer` are of the same model, here."""
+        """`facts` are `describe`'s result there; `folder` and `tokenizer` are the same model's here."""
         session: Any = ProxySession(  # Any: it computes nothing
             facts["context_length"], facts["vocab_size"], facts["whole_prompts"], Placement(*facts["placement"])
         )
@@ -50,11 +50,11 @@ class ProxyEngine(Engine):
 
     @abstractmethod
     def _draw(self, asked: Json, options: Options) -> Deltas:
-        """The deltas of a call."""
+        """The deltas of a remote call."""
 
     @abstractmethod
     def _look(self, asked: Json, wanted: Wanted) -> Any:  # Any: JSON
-        """What is said to a call that writes nothing; None where it is not wanted any more."""
+        """The result of a remote call without deltas; None if no longer wanted."""
 
     def chat(
         self, messages: Sequence[Message], options: Options, begun: Sequence[int] = (), partial: PartialReply = NEW
@@ -63,7 +63,7 @@ class ProxyEngine(Engine):
         return self._draw({**asked, **write_partial(partial)}, options)
 
     def complete(self, text: str | Sequence[int], options: Options, partial: PartialReply = NEW) -> Deltas:
-        self._prompts.check(self._prompt(text, options)[0])  # before anybody is asked
+        self._prompts.check(self._prompt(text, options)[0])  # before the other process is asked
         asked = {"call": "complete", "text": text if isinstance(text, str) else list(text)}
         return self._draw({**asked, **write_partial(partial)}, options)
 
@@ -105,12 +105,12 @@ class ProxyEngine(Engine):
 
 
 def write_partial(partial: PartialReply) -> dict[str, Any]:  # Any: JSON
-    """What was written of a reply before."""
+    """A partial reply as JSON."""
     return {"partial": list(partial.tokens), "seed": partial.seed} if partial != NEW else {}
 
 
 def draw(engine: EngineContract, asked: Json, options: Options) -> Deltas:
-    """Carry out a call of a `ProxyEngine` that gives deltas."""
+    """Execute a `ProxyEngine`'s call that yields deltas."""
     partial = PartialReply(asked["partial"], asked.get("seed")) if "partial" in asked else NEW
     more = {"partial": partial} if partial != NEW else {}
     if asked["call"] == "chat":
@@ -119,13 +119,13 @@ def draw(engine: EngineContract, asked: Json, options: Options) -> Deltas:
     if asked["call"] == "complete":
         return engine.complete(asked["text"], options, **more)
     if asked["call"] == "score":
-        assert isinstance(engine, Engine)  # of this machine
+        assert isinstance(engine, Engine)  # engines here are local
         return engine.score(asked["text"], options)
     return engine.infill(asked["text"], asked["suffix"], options, read_surroundings(asked["around"]), **more)
 
 
 def look(engine: EngineContract, asked: Json, wanted: Wanted) -> Json:
-    """Carry out a call that writes nothing; it ends early where nobody waits any more."""
+    """Execute a call without deltas; it ends early when nobody waits."""
     if asked["call"] == "next_token":
         messages = asked.get("messages")
         prompt = asked["text"] if messages is None else [read_message(one) for one in messages]
@@ -143,7 +143,7 @@ def look(engine: EngineContract, asked: Json, wanted: Wanted) -> Json:
 
 
 def describe(engine: Engine) -> Mapping[str, Any]:  # Any: JSON
-    """The facts with which another process counts as the engine does."""
+    """The facts that another process needs to count as this engine does."""
     session, place = engine.session, engine.placement
     return {
         "context_length": session.context_length,

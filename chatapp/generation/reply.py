@@ -1,4 +1,4 @@
-"""A reply while it is written, and after: the text, tokens and figures that its deltas brought."""
+"""A reply, gathered from deltas: its text, tokens and figures."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from chatapp.generation.delta import Delta, FinishReason, Token, Usage, percenti
 
 @dataclass(slots=True)
 class Reply:
-    """One of n completions, gathered delta by delta; durations in seconds."""
+    """One of n completions, gathered from deltas; durations in seconds."""
 
     text: str = ""
-    """The answer, without what the model thought before it."""
+    """The answer, without the thinking."""
     thinking: str = ""
-    """What the model thought, with its marks."""
+    """The thinking, with its marks."""
     tokens: list[Token] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
-    """Of every token that was decoded: all but the first, which prefill gives."""
+    """Of each decoded token: all but the first, which comes from prefill."""
     begun: int = 0
-    """Tokens that it was given to begin with."""
+    """Tokens that it began with, not generated."""
     time_to_first_token: float | None = None
     thinking_tokens: int = 0
     thinking_seconds: float = 0.0
     finish_reason: FinishReason = "cancelled"
-    """Cancelled until it ends by itself."""
+    """"cancelled" until it ends by itself."""
     score: float | None = None
-    """Where a beam search has found it."""
+    """If a beam search found it."""
     valid: bool | None = None
-    """Whether it is what it had to be; None where all may be, and before it has ended."""
+    """For constrained answers, whether it is valid; None for others, and before the end."""
     usage: Usage | None = None
-    """The engine's summary of the turn, in the reply that ended last."""
+    """The engine's summary of the turn, in the reply that ends last."""
     scored: int = 0
-    """Tokens whose log-probability is known."""
+    """Tokens with a known log-probability."""
     logprob: float = 0.0
-    """Of these together."""
+    """Their sum."""
 
     def add(self, delta: Delta) -> None:
         """Take in one delta."""
@@ -55,7 +55,7 @@ class Reply:
         self.score = self.score if delta.score is None else delta.score
 
     def add_tokens(self, tokens: Sequence[Token]) -> None:
-        """Take in what tokens cost, and how likely they were."""
+        """Take in tokens' latencies and log-probabilities."""
         for token in tokens:
             if self.latencies or self.time_to_first_token is not None:
                 self.latencies.append(token.seconds)
@@ -68,12 +68,12 @@ class Reply:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the model said anything of it."""
+        """Whether the model has said anything."""
         return len(self.tokens) > self.begun
 
     @property
     def mean_logprob(self) -> float | None:
-        """The mean log-probability of a token; None while none is known."""
+        """The mean log-probability of a token; None if none is known."""
         return self.logprob / self.scored if self.scored else None
 
     @property
@@ -82,18 +82,18 @@ class Reply:
         return measure_speed(self.latencies)
 
     def percentile(self, percent: float) -> float | None:
-        """Of the latencies; None before the second token."""
+        """A percentile of the latencies; None before the second token."""
         return percentile(self.latencies, percent) if self.latencies else None
 
 
 def measure_speed(latencies: Sequence[float]) -> float | None:
-    """Tokens per second, of one reply's latencies; None where there are none."""
+    """Tokens per second, from one reply's latencies; None if there are none."""
     spent = sum(latencies)
     return len(latencies) / spent if spent else None
 
 
 def rank(replies: Sequence[Reply]) -> list[int]:
-    """The replies by mean log-probability, the likeliest first; those without one last, in their order."""
+    """The replies' indices by mean log-probability, best first; those without one last, in order."""
 
     def place(index: int) -> tuple[bool, float]:
         mean = replies[index].mean_logprob

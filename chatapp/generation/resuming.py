@@ -1,4 +1,4 @@
-"""A loaded model that need not read conversations again which it has read before it was closed."""
+"""A loaded model that resumes conversations from states on disk, without reading them again."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,23 +11,23 @@ from chatapp.generation.states import States
 from chatapp.generation.text.message import Message
 
 LEAVING = 1.0
-"""Seconds after which no other state is written when a model is let go."""
+"""When a model is closed, no further state is written after this many seconds."""
 
 
 class ResumingEngine(Engine):
-    """An engine that keeps on the disk what its cache holds of conversations."""
+    """An engine that keeps the cached states of conversations on disk."""
 
     def __init__(self, engine: Engine, states: States):
-        """Take the place of an engine that has computed nothing yet."""
+        """Replace an engine that has not computed anything yet."""
         vars(self).update(vars(engine))
         self.states = states
         self._recalled: dict[str, int] = {}
-        """Conversations that were looked for there, and how many tokens the disk has of them."""
+        """By conversation: the number of tokens found on disk."""
         self._retained: dict[str, Sequence[Message]] = {}
-        """Conversations to be written there, the last one last."""
+        """Conversations to save, the most recent last."""
 
     def recall(self, name: str) -> None:
-        """Look whether the disk has what the cache once held of a conversation, which saves reading it."""
+        """Look for a conversation's cached state on disk."""
         if name not in self._recalled:
             self._recalled[name] = 0
             if found := self.states.read(name, self.placement, self._facts()):
@@ -35,19 +35,19 @@ class ResumingEngine(Engine):
                 self._cache.arrived.append(found)
 
     def retain(self, name: str, messages: Sequence[Message]) -> None:
-        """What the cache holds of these messages is worth a place on the disk when the model is let go."""
+        """Mark these messages of a conversation as worth saving when the model is closed."""
         self._retained.pop(name, None)
         self._retained[name] = messages
 
     def write_states(self, wanted: Callable[[str], bool]) -> None:
-        """Write what the caches hold of the conversations that are `wanted` to the disk, the last one first.
+        """Save the cached states of the marked conversations that are `wanted`, most recent first.
 
-        That takes a second or so at most; while somebody waits for the model, nothing is written.
+        That takes about a second at most; nothing is written while somebody waits for the model.
         """
         start, facts = perf_counter(), self._facts()
         while self._retained and self.turns.idle and perf_counter() - start < LEAVING:
             name, messages = self._retained.popitem()
-            # A disk that is full, or a template that refuses a reply at the end: then it is read again, and no more.
+            # The disk may be full, or the template may refuse the last reply: then it is just read again.
             with suppress(OSError, UserError), self.turns.alone():
                 found = self._cache.extract(self._prompts.of_chat(messages)) if wanted(name) else None
                 if found and len(found.tokens) > self._recalled.get(name, 0):
@@ -55,7 +55,7 @@ class ResumingEngine(Engine):
                     self._recalled[name] = len(found.tokens)
 
     def _facts(self) -> dict[str, str]:
-        """What a state on the disk has to be of."""
+        """What a state on disk must match."""
         place = self.placement
         where = {"backend": place.backend, "device": place.device, "precision": place.precision}
         return {**self.origin, **where, "chatapp": __version__}

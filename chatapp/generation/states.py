@@ -1,4 +1,4 @@
-"""What caches held of conversations, on the disk: a file each, for its user alone, checked before it is used."""
+"""Cached states of conversations on disk: one private file each, checked before use."""
 
 import hashlib
 import json
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from chatapp.text.files import replacing
 
-if TYPE_CHECKING:  # the history forgets states, and needs no arrays for it
+if TYPE_CHECKING:  # the history only deletes states, and needs no arrays
     from backends import Placement
     from chatapp.generation.prompt_cache import Prefix
 
 FORMAT = 1
-"""Counts the changes of what is written."""
+"""Raised with every change of the file format."""
 MOST = 1 << 30
-"""Bytes of all states together; those used least recently give way."""
+"""Most bytes of all states; the least recently used are deleted."""
 STATES = "states"
 """The folder of states in a user's home."""
 ENDING = ".state"
 HEADER = 1 << 20
-"""Bytes that the first line of a file has at most."""
+"""Most bytes of a file's first line."""
 
 
 class States:
@@ -32,9 +32,9 @@ class States:
         self.folder, self.most = folder, most
 
     def write(self, name: str, prefix: "Prefix", facts: Mapping[str, str]) -> None:
-        """Keep what a cache holds of the conversation called `name`; one that would take half of the room is not kept.
+        """Save a conversation's cached state, unless it would take half of the room.
 
-        `facts` tell what computed it: nothing else can use it.
+        `facts` say what computed it; only the same can use it.
         """
         if prefix.size > self.most // 2 or any(values.dtype.kind not in "fiu" for values in prefix.found.values()):
             return
@@ -56,7 +56,7 @@ class States:
         self._make_room()
 
     def read(self, name: str, placement: "Placement", facts: Mapping[str, str]) -> "Prefix | None":
-        """What was kept of the conversation called `name`; a file that is damaged, or of something else, is deleted."""
+        """Read a conversation's cached state; a file that is damaged or does not match `facts` is deleted."""
         path = self.folder / (name + ENDING)
         try:
             found = read_state(path, placement, facts)
@@ -70,7 +70,7 @@ class States:
             return None
 
     def _make_room(self) -> None:
-        """Delete the states that were used least recently, until the rest are small enough."""
+        """Delete the least recently used states until the rest fit."""
         found = ((path, path.stat()) for path in self.folder.glob("*" + ENDING))
         files = sorted(found, key=lambda one: one[1].st_mtime)
         held = sum(stat.st_size for _, stat in files)
@@ -81,7 +81,7 @@ class States:
 
 
 def read_state(path: Path, placement: "Placement", facts: Mapping[str, str]) -> "Prefix":
-    """The state in a file; ValueError, and others, where it is not one that these facts are true of."""
+    """Read a state; ValueError and others if the file is not one, or does not match `facts`."""
     import numpy as np
 
     from chatapp.generation.prompt_cache import Prefix

@@ -1,4 +1,4 @@
-"""One request while it is answered: what is told of it, and its summary."""
+"""One request while it is answered: its deltas and its summary."""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from chatapp.generation.memory import peak_memory
 from chatapp.generation.text.thinking import Channel, Channels
 
 USUAL = 256
-"""Tokens for which memory is reckoned, where nobody can say how many there will be."""
+"""Tokens per row assumed when estimating memory, if the request has no limit."""
 
 
 @dataclass
@@ -26,31 +26,31 @@ class Turn:
     rows: list[Row]
     seed: int
     reproducible: bool
-    """The caller chose the seed."""
+    """Whether the caller chose the seed."""
     watch: Stopwatch
     hold: float
-    """Seconds for which tokens may be held back: none where the reader may have enough."""
+    """Seconds for which tokens may be held back; 0 if the reader may stop at any token."""
     place: Callable[[], Placement]
-    """Tells where the model runs, which may be elsewhere when the turn has ended."""
+    """Tells where the model runs, which may change during the turn."""
     load_seconds: float
     lowering_seconds: float
     lasting: bool = True
-    """Whether what the cache holds of it is worth keeping when another text is read."""
+    """Whether its cached tokens should be kept when another text is read."""
     channels: list[Channels] = field(default_factory=list)
-    """Of the rows, where it is a chat: what is thinking, and what is answer."""
+    """In a chat: for each row, what separates thinking from answer."""
     opening: str = ""
-    """The mark with which the template has opened the thinking: the replies begin with it."""
+    """The thinking mark that ends the prompt; the replies begin with it."""
     fits: Callable[[str], bool] | None = None
-    """Whether an answer is what it has to be, where something is asked of it."""
+    """Whether an answer is valid, if it is constrained."""
     said: list[str] = field(default_factory=list)
-    """The answers so far, where that is asked."""
+    """The answers so far, if they must be checked."""
     speculation: Speculation | None = None
-    """What guesses how the reply goes on, if something does."""
+    """Drafts tokens, if that is wanted."""
     finished: int = 0
-    """Rows whose last delta was told."""
+    """Rows whose last delta was delivered."""
     cached_tokens: int = 0
     read_tokens: int = 0
-    """Of the prompt, besides those that were cached."""
+    """Tokens of the prompt that were read, not cached."""
     prefill_seconds: float = 0.0
     time_to_first_token: float = 0.0
     latencies: list[float] = field(default_factory=list)
@@ -58,12 +58,12 @@ class Turn:
 
     @property
     def most_tokens(self) -> int:
-        """How many tokens its rows may come to have in all, as far as one can tell."""
+        """An upper estimate of the tokens of all its rows."""
         rows = max(len(self.rows), self.rows[0].sampler.options.num_beams)
         return rows * (len(self.prompt) + min(self.rows[0].limit, USUAL))
 
     def take_back(self, untold: Iterable[Delta]) -> None:
-        """What was chosen, or is in deltas that nobody has taken, was never said."""
+        """Discard tokens that were chosen but not delivered, or are in `untold` deltas."""
         for row in self.rows:
             row.take_back()
         for delta in untold:
@@ -72,7 +72,7 @@ class Turn:
             self.usage = None
 
     def deltas(self, growth: Growth, decoding: Rows | Beams) -> Iterator[Delta]:
-        """A delta for each row that has grown, or one that says that the prompt is read, or beams are compared."""
+        """Deltas for the rows that have grown; or one for progress of a prompt, or of a beam search."""
         prefill, decode, sampling = growth.prefill, growth.decode, growth.sampling
         self.prefill_seconds += prefill
         self.read_tokens += growth.read
@@ -87,7 +87,7 @@ class Turn:
             begins = not row.seconds
             tokens, text, end = row.tell(totals)
             timings = Timings(prefill, decode, sampling, self.watch.lap())
-            prefill = decode = sampling = 0.0  # told with the first row
+            prefill = decode = sampling = 0.0  # reported with the first row
             if begins and not self.time_to_first_token:
                 self.time_to_first_token = tokens[0].seconds
             self.latencies += [token.seconds for token in tokens[begins:]]
@@ -104,14 +104,14 @@ class Turn:
             yield Delta(text, row.index, tokens, end, timings, self.usage, channel, row.score, (), None, *ended)
 
     def _check(self, index: int, parts: Sequence[tuple[Channel, str]], *, ended: bool) -> bool | None:
-        """Whether an answer that has ended with these parts is what it has to be; None before, or where all may be."""
+        """Whether an answer that has ended is valid; None before, or if it is not constrained."""
         if self.fits is None:
             return None
         self.said[index] += "".join(text for channel, text in parts if channel == "text")
         return self.fits(self.said[index]) if ended else None
 
     def _parts(self, index: int, text: str, *, ended: bool) -> list[tuple[Channel, str]]:
-        """A text by its channels: one part at least, and only one where nothing thinks."""
+        """Split a text by channels, into at least one part; one if there is no thinking."""
         if not self.channels:
             return [("text", text)]
         channels = self.channels[index]
@@ -119,7 +119,7 @@ class Turn:
         return parts or [(channels.current, "")]
 
     def sum_up(self) -> Usage:
-        """The summary of what was told."""
+        """The summary of the turn."""
         latencies, placement = self.latencies, self.place()
         decoding = max(row.seconds for row in self.rows) - self.time_to_first_token
         return Usage(

@@ -1,4 +1,4 @@
-"""The turns of an engine: one by itself, or several whose steps the model computes together."""
+"""Run the turns of an engine: one alone, or several whose steps are computed together."""
 
 import sys
 import threading
@@ -23,15 +23,15 @@ from chatapp.generation.running import RunningTurn
 from chatapp.generation.turn import Turn
 
 AT_ONCE = 8
-"""Turns that run at once, where nobody says how many."""
+"""Default for turns that run at once."""
 SHORT_PART = 32
-"""Tokens of a prompt that are read at a time while others wait for their next token."""
+"""Tokens of a prompt read per call while other turns wait for their next token."""
 MUCH_LONGER = 4
-"""A prompt waits for one that came later, where so many times as much is left to read of it."""
+"""A prompt lets a later one overtake if it has this many times as much left to read."""
 
 
 class TurnStream(Deltas):
-    """The deltas of a turn as they come: to be drawn, or told."""
+    """A turn's deltas: iterate over them, or have them passed to a function."""
 
     def __init__(self, one: RunningTurn, drawn: Deltas):
         self._one, self._drawn = one, drawn
@@ -43,9 +43,9 @@ class TurnStream(Deltas):
         return self._drawn.throw(*error)
 
     def tell(self, hear: Callable[[Delta], bool]) -> None:
-        """Give each delta to `hear`, until the turn has ended or `hear` says that no more are wanted.
+        """Pass each delta to `hear` until the turn ends, or `hear` returns False.
 
-        The thread that computes them calls it, for all turns at the end of each step: no other thread has to wake.
+        It is called by the computing thread at the end of each step, so that no other thread need wake up.
         """
         self._one.hear = hear
         for delta in self._drawn:
@@ -53,11 +53,11 @@ class TurnStream(Deltas):
 
 
 class Turns:
-    """The turns of a session: those that run, and those that wait for a place, first come, first served.
+    """The turns of a session: the running ones, and a queue.
 
-    Nobody computes in the background: whoever waits for a delta computes, for all. One turn by itself has the
-    session; several have rows in batches beside it, where the session only reads prompts. With a seed of its own a
-    turn has a batch of its own: the steps of several at once are rounded a little otherwise.
+    There is no background thread: whichever thread waits for a delta computes, for all turns. A single turn uses the
+    session itself; several have rows in batches beside it, and the session only reads their prompts. A turn with a
+    chosen seed has a batch of its own, since the steps of several turns are rounded slightly differently.
     """
 
     def __init__(self, session: Session, cache: PromptCache):
@@ -67,22 +67,22 @@ class Turns:
         self.running: list[RunningTurn] = []
         self.queue: deque[object] = deque()
         self._batched = session.open_batch() is not None
-        """Whether several can run at once."""
+        """Whether several turns can run at once."""
         self._packs: list[Pack] = []
         self._reader: RunningTurn | None = None
-        """Whose prompt the session reads."""
+        """The turn whose prompt the session is reading."""
         self._owed = 0.0
-        """Seconds that prompts took from those that wait for tokens, more than these took since."""
+        """Seconds by which reading prompts is ahead of decoding."""
         self._idle = 0.0
-        """When the last round ended."""
+        """When the last computing thread stopped."""
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        """Of what who wants a place waits for, or who has left."""
+        """Notified when a place becomes free, or the computing thread stops."""
         self._driver: int | None = None
-        """The thread that computes: nobody else touches the session, or what belongs to turns."""
+        """The thread that computes; only it may touch the session and running turns."""
 
     def stream(self, turn: Turn) -> TurnStream:
-        """The deltas of a turn, as they come."""
+        """A turn's deltas, as they come."""
         one = RunningTurn(turn, self._lock)
         return TurnStream(one, self._draw(one))
 
@@ -104,9 +104,9 @@ class Turns:
             self._leave(one)
 
     def score(self, turn: Turn, given: int) -> Deltas:
-        """The prompt of a turn, without its first `given` tokens, in deltas whose tokens have log-probabilities.
+        """A turn's prompt without its first `given` tokens, as deltas with log-probabilities.
 
-        Between two parts of it those go before who wait.
+        Other turns that wait go first between two parts.
         """
         row, prompt, aside = turn.rows[0], turn.prompt, None
         parts = score_prompt(self.session, prompt, given, row.logprobs or 0, row.detokenizer)
@@ -114,7 +114,7 @@ class Turns:
             with self.alone():
                 self.cache.reuse(prompt, reproducible=True, aside=aside)
                 turn.watch.resume()
-                for tokens in parts:  # from where it was left
+                for tokens in parts:  # continues where it stopped
                     turn.prefill_seconds += (seconds := turn.watch.lap())
                     yield Delta("".join(token.text for token in tokens), tokens=tokens, timings=Timings(seconds))
                     turn.watch.resume()
@@ -129,12 +129,12 @@ class Turns:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody runs or waits."""
+        """Whether no turn runs or waits."""
         return not self.running and not self.queue and self._driver is None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A time in which no turn runs, and the session is the caller's."""
+        """Context in which no turn runs, and the session is the caller's."""
         me = object()
         with self._lock:
             self.queue.append(me)
@@ -157,14 +157,14 @@ class Turns:
             self._changed.notify_all()
 
     def _has_place(self, one: RunningTurn) -> bool:
-        """Whether a turn that waits is the next, and may run beside those that do."""
+        """Whether a waiting turn is next, and may run beside the others."""
         if self.queue[0] is not one or (self.running and (not self._batched or len(self.running) >= self.at_once)):
             return False
         free = available_memory() if self.running else None
         return free is None or one.turn.most_tokens * self.session.token_bytes < free
 
     def _compute_for(self, one: RunningTurn) -> None:
-        """Return when there is something for the reader of a turn; compute, unless another thread does."""
+        """Wait until a turn is ready for its reader, computing for all turns unless another thread does."""
         while True:
             with self._lock:
                 self._wait(one)
@@ -183,7 +183,7 @@ class Turns:
                 self._stop_driving()
 
     def _wait(self, one: RunningTurn) -> None:
-        """Wait until there is something for the reader of a turn, or nobody computes."""
+        """Wait until a turn is ready for its reader, or no thread computes."""
         one.waits = True
         try:
             one.news.wait_for(lambda: one.ready or self._driver is None)
@@ -196,31 +196,31 @@ class Turns:
             self._sweep()
 
     def _leave(self, one: RunningTurn) -> None:
-        """Let go of a turn, which has ended, was cancelled, or has failed; what nobody was told was never said."""
-        if sys.is_finalizing():  # nobody will go on
+        """Remove a turn that has ended, failed or was cancelled; undelivered tokens are discarded."""
+        if sys.is_finalizing():  # the process is ending
             return
         with self._lock:
             one.left = True
             if one in self.queue:
                 self.queue.remove(one)
                 self._changed.notify_all()
-            elif self._driver != threading.get_ident():  # else it was dropped, and found while computing
+            elif self._driver != threading.get_ident():  # else it was garbage-collected while computing
                 self._changed.wait_for(lambda: self._driver is None or one not in self.running)
                 if self._driver is None:
                     self._sweep()
 
     def _sweep(self) -> None:
-        """Let those go of which nothing more is computed, and tell those who wait what they wait for."""
+        """Remove finished turns, and notify those who wait."""
         for one in self.running:
             if one.waits and one.ready:
                 one.news.notify()
         self._let_go()
         if self._driver is None and (idle := next((one for one in self.running if one.waits), None)):
-            idle.news.notify()  # to compute
+            idle.news.notify()  # it takes over computing
         self._changed.notify_all()
 
     def _let_go(self) -> None:
-        """Let those go of which nothing more is computed; what their caches hold may serve the next."""
+        """Remove finished turns, and keep their caches for later prompts."""
         for one in [one for one in self.running if one.over]:
             self.running.remove(one)
             turn = one.turn
@@ -240,13 +240,13 @@ class Turns:
             self.last_usage = turn.usage or turn.sum_up()
 
     def _compute(self) -> None:
-        """Compute a little for every turn that runs."""
+        """Compute a step for every running turn."""
         if len(self.running) == 1 and not self._packs and not self._reader or not self._batched:
             self._go_on_inline(self.running[0])
             return
         passed = perf_counter() - self._idle if self._idle else 0.0
         for one in self.running:
-            one.turn.watch.leave_out(passed)  # readers took their time
+            one.turn.watch.leave_out(passed)  # the readers' own time
             if one.inline:
                 self._move(one)
         self._idle = 0.0
@@ -260,7 +260,7 @@ class Turns:
             self._owed -= perf_counter() - start
 
     def _go_on_inline(self, one: RunningTurn) -> None:
-        """Compute for a turn that has the session for itself."""
+        """Compute for a turn that has the session to itself."""
         one.turn.watch.resume()
         try:
             if one.inline is None:
@@ -270,7 +270,7 @@ class Turns:
                 one.growth, one.step = growth, growth.step
                 one.tell()
             one.ended = growth is None
-        except Exception as error:  # of the model's backend, or a wrong request
+        except Exception as error:  # the backend's, or the request's
             one.error = error
         except BaseException:
             one.broken = True
@@ -278,7 +278,7 @@ class Turns:
 
     def _begin_inline(self, one: RunningTurn) -> Generator[Growth, None, None]:
         turn, decoding = one.turn, one.decoding
-        if one.step:  # it was in a batch that failed
+        if one.step:  # its batch failed
             self.cache.forget()
             chosen = 1 + len(one.step.more)
             rows = [row.tokens[:-chosen] for row in decoding.rows if not row.finish_reason]
@@ -288,7 +288,7 @@ class Turns:
         return generate(self.session, self._take_up(one), decoding, turn.watch, turn.hold)
 
     def _take_up(self, one: RunningTurn) -> list[int]:
-        """Begin a prompt, or go on with one that was set aside; return what is to be read of it."""
+        """Begin or continue a prompt; returns the tokens still to read."""
         turn, aside = one.turn, one.aside
         unread = self.cache.reuse(turn.prompt, reproducible=turn.reproducible, aside=aside)
         one.aside = None
@@ -297,13 +297,13 @@ class Turns:
         return unread
 
     def _move(self, one: RunningTurn) -> None:
-        """Put a turn that ran by itself beside others: into a batch, or its prompt among those that are read."""
+        """Move a turn that ran alone into a batch, or to the prompts that are being read."""
         assert one.inline
         one.inline.close()
         one.inline, turn = None, one.turn
         if one.ended or one.error:
             return
-        if one.step and not one.step.tokens:  # its reader has not come back to hear that this was all
+        if one.step and not one.step.tokens:  # all is chosen, but its reader has not come back
             one.ended = True
             self.cache.keep([*turn.prompt, *one.decoding.cached], lasting=turn.lasting)
         elif one.step:
@@ -313,12 +313,12 @@ class Turns:
             one.unread, self._reader = turn.prompt[self.session.length :], one
 
     def _join(self, one: RunningTurn) -> None:
-        """Give a turn rows in a batch, which go on from those of the session."""
+        """Move a turn's rows from the session into a batch."""
         place, apart = self.session.placement, one.turn.reproducible
         pack = next((pack for pack in self._packs if not (apart or pack.apart) and pack.placement == place), None)
         if pack is None:
             batch = self.session.open_batch()
-            assert batch  # as at the beginning
+            assert batch  # as in `__init__`
             pack = Pack(batch, place, apart)
             self._packs.append(pack)
         pack.join(one, self.session)
@@ -326,9 +326,10 @@ class Turns:
             one.step = one.turn.speculation.give_up(one.step)
 
     def _choose_prompt(self) -> RunningTurn | None:
-        """Whose prompt is read next: of who came first, but for short ones that come while a long one is read.
+        """The turn whose prompt is read next: the first, unless a much shorter one waits.
 
-        They pass it while they are no more tokens than were read of it: so it takes twice as long, at most.
+        Shorter ones may overtake while they have no more tokens than were read of it, so that it takes at most twice as
+        long.
         """
         waiting = [one for one in self.running if one.step is None and not one.over]
         if not waiting or (self._reader and self._reader is not waiting[0]):
@@ -342,7 +343,7 @@ class Turns:
         return shortest
 
     def _set_aside(self, one: RunningTurn) -> bool:
-        """Keep what was read of a prompt while another one is; False where memory is short."""
+        """Set a partly read prompt aside; False if memory is short."""
         if one is not self._reader:
             return True
         one.aside = self.cache.set_aside(one.turn.prompt)
@@ -351,7 +352,7 @@ class Turns:
         return one.aside is not None
 
     def _read_part(self, others: bool) -> float:
-        """Read a part of a prompt, short where others wait for tokens; return the seconds it took."""
+        """Read a part of a prompt, a short one if others wait for tokens; returns the seconds it took."""
         start = perf_counter()
         one = self._choose_prompt()
         if one is None:
@@ -372,28 +373,28 @@ class Turns:
                 one.tell()
                 return perf_counter() - start
             one.draw(logits, self.session.top, 0.0)
-            if one.step and one.step.more and one.step.last == 1:  # what it has to say is read like a prompt
+            if one.step and one.step.more and one.step.last == 1:  # forced tokens are read like a prompt
                 one.unread = [*one.step.tokens, *one.step.more]
                 return perf_counter() - start
             if not one.ended:
                 self._join(one)
             self.cache.keep([*turn.prompt, *one.decoding.cached])
-        except Exception as error:  # of the model's backend, or a wrong request
+        except Exception as error:  # the backend's, or the request's
             one.error = error
         self._reader = None
         return perf_counter() - start
 
     def _step(self, pack: Pack) -> None:
-        """Read a token for each row of a batch; where that fails, its turns go on one after the other."""
+        """Compute a step of a batch; if that fails, its turns continue one after another."""
         for one in pack.members if len(pack.members) > 1 else ():
-            if one.stalled:  # alone in a batch it keeps nobody waiting
+            if one.stalled:  # alone, it holds nobody up
                 self._packs.append(pack.part(one, self.session))
         try:
             pack.step()
-        except Exception as error:  # a foreign runtime raises what it likes
+        except Exception as error:  # runtimes raise anything
             if not self._batched:
                 raise
             self._packs, self._batched, self._reader = [], False, None
             for one in self.running:
-                if isinstance(one.decoding, Beams) and one.step:  # its rows are not what it has read
+                if isinstance(one.decoding, Beams) and one.step:  # beams cannot be replayed
                     one.error = error

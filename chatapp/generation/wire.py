@@ -14,7 +14,7 @@ Json = Mapping[str, Any]  # Any: what JSON can hold
 
 
 def write_options(options: Options) -> Json:
-    """The options; a bias that forbids a token is null."""
+    """Options as JSON; minus infinity in biases is null."""
     told = {field.name: getattr(options, field.name) for field in fields(options)}
     biases = [[token, bias if math.isfinite(bias) else None] for token, bias in options.logit_bias.items()]
     return {name: list(value) if isinstance(value, tuple) else value for name, value in told.items()} | {
@@ -23,38 +23,38 @@ def write_options(options: Options) -> Json:
 
 
 def read_options(told: Json) -> Options:
-    """The options that were written so; OptionError or TypeError for others."""
+    """Read options; OptionError or TypeError for invalid ones."""
     biases = {int(token): -math.inf if bias is None else float(bias) for token, bias in told.get("logit_bias", ())}
     return Options(**{**told, "logit_bias": biases})
 
 
 def write_message(message: Message) -> Sequence[object]:
-    """A message, field by field."""
+    """A message as a list of its fields."""
     calls = [[one.name, one.arguments, one.id] for one in message.calls]
     answers = message.answers and [message.answers.name, message.answers.arguments, message.answers.id]
     return [message.role, message.text, calls, answers]
 
 
 def read_message(told: Sequence[Any]) -> Message:  # Any: as write_message wrote them
-    """A message that was written so; TypeError or ValueError for others."""
+    """Read a message; TypeError or ValueError for an invalid one."""
     role, text, calls, answers = told
     return Message(role, text, tuple(ToolCall(*one) for one in calls), ToolCall(*answers) if answers else None)
 
 
 def write_surroundings(around: Surroundings | None) -> Json | None:
-    """What is told of a file besides its text."""
+    """Surroundings as JSON."""
     return asdict(around) if around else None
 
 
 def read_surroundings(told: Json | None) -> Surroundings | None:
-    """What was written so."""
+    """Read surroundings."""
     if told is None:
         return None
     return Surroundings(told["repository"], told["path"], [Excerpt(**one) for one in told["excerpts"]])
 
 
 def write_delta(delta: Delta) -> Sequence[object]:
-    """A delta, field by field."""
+    """A delta as a list of its fields."""
     usage = delta.usage.as_dict() if delta.usage else None
     beams = [[getattr(one, field.name) for field in fields(one)] for one in delta.beams]
     timings = delta.timings
@@ -76,14 +76,14 @@ def write_delta(delta: Delta) -> Sequence[object]:
 
 
 def write_token(token: Token) -> Sequence[object]:
-    """A token; of those that were given up, some have a probability of none."""
+    """A token as a list; alternatives without a probability have null."""
     others = [[one.id, one.text, one.logprob if math.isfinite(one.logprob) else None] for one in token.alternatives]
     logprob = token.logprob if token.logprob is None or math.isfinite(token.logprob) else "-inf"
     return [token.id, token.text, logprob, others, token.seconds, token.guessed]
 
 
 def read_delta(told: Sequence[Any]) -> Delta:  # Any: as write_delta wrote them
-    """A delta that was written so."""
+    """Read a delta."""
     text, index, tokens, finish_reason, timings, usage, channel, score, beams, reading, guesses, valid, stop = told
     return Delta(
         text,
@@ -103,7 +103,7 @@ def read_delta(told: Sequence[Any]) -> Delta:  # Any: as write_delta wrote them
 
 
 def read_token(told: Sequence[Any]) -> Token:  # Any: as write_token wrote them
-    """A token that was written so."""
+    """Read a token."""
     id, text, logprob, others, seconds, guessed = told
     known = tuple(Alternative(one, said, -math.inf if chance is None else chance) for one, said, chance in others)
     return Token(id, text, -math.inf if logprob == "-inf" else logprob, known, seconds, guessed)

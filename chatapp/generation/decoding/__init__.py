@@ -1,1 +1,1 @@
-"""Logits to tokens: sampling, stop strings, and the loop that draws them."""
+"""From logits to tokens: sampling, beam search, constraints, stop strings, and the loop."""

@@ -1,4 +1,4 @@
-"""Lets a model think before what it answers is constrained."""
+"""Let a model think before its constrained answer."""
 
 from __future__ import annotations  # as in chatapp.text.child
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class AfterThinking(Following):
-    """The constraint of an answer that a model may think about first: it begins where the thinking has ended."""
+    """The constraint of an answer that may follow thinking: it applies after the thinking."""
 
     def __init__(
         self, answer: Constraint, tokenizer: Tokenizer, vocab_size: int, marks: Sequence[str], *, opened: bool
     ):
-        """The thinking may begin with one of the `marks`; where it is `opened`, the prompt has written the only one."""
+        """Thinking may begin with one of the `marks`; if `opened`, the prompt ends with the only one."""
         self.answer, self.vocab_size, self.end = answer, vocab_size, tokenizer.eos
         spelt = [tokenizer.encode_template(mark) for mark in marks if not opened]
         unseen = tokenizer.hidden.difference(tokenizer.harmony)
@@ -32,7 +32,7 @@ class AfterThinking(Following):
     def start(self) -> None:
         super().start()
         self.place: int | None = None
-        """Where in the reply the answer begins; None while that is not known."""
+        """Where in the reply the answer begins; None while unknown."""
 
     @cached_property
     def anything(self) -> np.ndarray:
@@ -43,12 +43,12 @@ class AfterThinking(Following):
 
     @cached_property
     def blanks(self) -> np.ndarray:
-        """The tokens that are nothing but white space, (vocab,) bool."""
+        """The tokens that are only white space, (vocab,) bool."""
         contents = map(self.tokenizer.content, range(self.vocab_size))
         return np.array([bool(content) and content.isspace() for content in contents])
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
-        """Which tokens may follow: any while it thinks, and white space between that and the answer."""
+        """The tokens that may follow: any while it thinks, then white space before the answer."""
         self.follow(tokens)
         if self.place is not None:
             return self.answer.allowed(tokens[self.place :])
@@ -69,14 +69,14 @@ class AfterThinking(Following):
         return self.place is not None and self.answer.ends(tokens[self.place :])
 
     def copy(self) -> Self:
-        """One for a reply that goes on otherwise from here."""
+        """A copy for another continuation of the reply."""
         other = copy(self)
         other.answer = self.answer.copy()
         other.start()
         return other
 
     def _first(self) -> np.ndarray:
-        """The tokens with which the answer may begin, (vocab,) bool."""
+        """The tokens that the answer may begin with, (vocab,) bool."""
         allowed = self.answer.allowed([])
         mask = np.zeros(self.vocab_size, bool)
         mask[slice(None) if allowed is None else allowed] = True
@@ -90,7 +90,7 @@ class AfterThinking(Following):
         if self.place is not None:
             return
         self.channels.add(self.detokenizer.add(token))
-        if ended:  # the thinking ended with the token before
+        if ended:  # thinking ended with the previous token
             self.place = place + bool(self.blanks[token])
         elif (
             not self.channels.has_thought

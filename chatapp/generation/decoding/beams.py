@@ -1,6 +1,6 @@
-"""Beam search: the likeliest texts, by going on with several at once, as `generate` of transformers does.
+"""Beam search: find the most likely texts by extending several at once, as transformers' `generate` does.
 
-Groups of beams are those of https://arxiv.org/abs/1610.02424: each group avoids what the groups before it chose.
+Beam groups are those of https://arxiv.org/abs/1610.02424: each group avoids what the groups before it chose.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,25 +23,25 @@ from chatapp.generation.delta import BeamChange, BeamEvent, FinishReason
 
 @dataclass(eq=False, slots=True)
 class Beam:
-    """A text that is looked at: its last token, and the beam that it went on from."""
+    """A partial text: its last token, and the beam that it extends."""
 
     id: int
     parent: "Beam | None"
     drawn: Drawn | None
-    """None at the root, which stands for the prompt."""
+    """None at the root, the prompt."""
     score: float
-    """The sum of the log-probabilities of its tokens, as processors and filters left them."""
+    """The sum of its tokens' log-probabilities, after processors and filters."""
     place: int
-    """The row of the session that it continues."""
+    """The session's row that it continues."""
     constraint: Constraint | None
-    """The one of the beam that it went on from; its own, where it goes on."""
+    """The parent's constraint until the beam is kept, then its own."""
     ended: FinishReason | None = None
     rank: float = -inf
-    """Of one that has ended: its score by its length."""
+    """For a finished beam: its score with the length penalty."""
 
     @property
     def path(self) -> list[Drawn]:
-        """Its tokens from the first on."""
+        """Its tokens, first to last."""
         found, beam = list[Drawn](), self
         while beam.parent and beam.drawn:
             found.append(beam.drawn)
@@ -55,15 +55,15 @@ class Group:
 
     running: list[Beam]
     finished: list[Beam] = field(default_factory=list)
-    """The best ended ones, the best first."""
+    """The best finished beams, best first."""
     going: bool = True
 
 
 class Beams:
-    """The decoding that goes on with the best beams; at the end its rows are the best texts."""
+    """A decoding that extends the best beams; at the end its rows are the best texts."""
 
     def __init__(self, rows: list[Row]):
-        """`rows` are empty, as many as are wanted, and have the options."""
+        """`rows` are empty, as many as texts are wanted, and hold the options."""
         self.wanted, self.rows = rows, list[Row]()
         row = rows[0]
         self.row, self.options, self.sampler = row, row.sampler.options, row.sampler
@@ -72,22 +72,22 @@ class Beams:
             Group([Beam(0, None, None, 0.0, 0, row.constraint)]) for _ in range(self.options.num_beam_groups)
         ]
         self.events: list[BeamEvent] = []
-        """What has changed in the tree of beams and is not told yet."""
+        """Changes in the tree of beams that are not delivered yet."""
         self.made, self.length = 0, 0
         self.totals: list[float] = []
 
     @property
     def cached(self) -> Sequence[int]:
-        """The tokens of the reply that stay in the cache: none, for there are several."""
+        """The reply's tokens that stay in the cache: none, as there are several beams."""
         return ()
 
     def grown(self, totals: Sequence[float]) -> Iterable[tuple[Row, Sequence[float]]]:
-        """The rows with new tokens and when each was drawn: none before the search has ended."""
+        """The rows with new tokens and the time of each: none before the search has ended."""
         self.totals += totals
         return [(row, self.totals[: len(row.tokens)]) for row in self.rows]
 
     def step(self, logits: np.ndarray, top: Top | None) -> Step:
-        """Let every group go on, one after the other."""
+        """Extend every group, one after another."""
         self.length += 1
         taken = np.zeros(logits.shape[-1], np.float32)
         for group in self.groups:
@@ -102,7 +102,7 @@ class Beams:
         return Step(tokens, parents, True)
 
     def _go_on(self, group: Group, logits: np.ndarray, taken: np.ndarray) -> None:
-        """Lengthen the beams of a group, and keep the best of those that have not ended and of those that have."""
+        """Extend the beams of a group, and keep the best running and finished ones."""
         options, before = self.options, group.running
         found = self._extend(group, logits, taken)
         for beam in found:
@@ -124,7 +124,7 @@ class Beams:
             self._tell("pruned", group.running)
 
     def _extend(self, group: Group, logits: np.ndarray, taken: np.ndarray) -> list[Beam]:
-        """The best ways to go on from the beams of a group, ended or not, the best first."""
+        """The best extensions of a group's beams, finished or not, best first."""
         count = max(2, 1 + len(self.row.end)) * self.width
         ways: list[tuple[float, float, Beam, int]] = []
         for beam in group.running:
@@ -138,7 +138,7 @@ class Beams:
         return [self._make(beam, token, score, logits) for _, score, beam, token in ways[:count]]
 
     def _score(self, beam: Beam, logits: np.ndarray) -> np.ndarray:
-        """The log-probabilities (vocab,) of what may follow a beam, as processors and filters leave them."""
+        """The log-probabilities (vocab,) of a beam's next token, after processors and filters."""
         tokens = [drawn.token for drawn in beam.path]
         beam.constraint = beam.constraint.copy() if beam.constraint else None
         scores = normalise(restrict(logits, beam.constraint.allowed(tokens) if beam.constraint else None))
@@ -160,7 +160,7 @@ class Beams:
         return left
 
     def _perturb(self, scores: np.ndarray) -> np.ndarray:
-        """The scores with Gumbel noise, whose largest are a draw without replacement; as they are in a plain search."""
+        """Add Gumbel noise when sampling, so that the largest scores are a sample without replacement."""
         if not self.options.beam_sampling:
             return scores
         chances = np.array([self.sampler.random.random() for _ in range(int(np.isfinite(scores).sum()))])
@@ -176,10 +176,10 @@ class Beams:
         return Beam(self.made, beam, Drawn(token, *known), score, beam.place, beam.constraint)
 
     def _end(self, beam: Beam) -> FinishReason | None:
-        """How a beam has ended, if it has."""
+        """Why a beam has ended; None if it has not."""
         if beam.drawn and beam.drawn.token in self.row.end:
             return "stop"
-        # The constraint is the parent's, from which other beams go on.
+        # The constraint is still the parent's, which other beams extend too.
         if beam.constraint and beam.constraint.copy().ends([drawn.token for drawn in beam.path]):
             return "stop"
         if self.row.stops.eager and self._stops(beam):
@@ -187,7 +187,7 @@ class Beams:
         return "length" if self.length >= self.row.limit else None
 
     def _stops(self, beam: Beam) -> bool:
-        """Whether a beam's text has come to a stop string."""
+        """Whether a beam's text has reached a stop string."""
         detokenizer = self.row.detokenizer.copy()
         stops = deepcopy(self.row.stops)
         for drawn in beam.path:
@@ -195,7 +195,7 @@ class Beams:
         return stops.found
 
     def _may_improve(self, group: Group) -> bool:
-        """Whether a running beam could still be better than the worst of those that have ended."""
+        """Whether a running beam may still beat the worst finished one."""
         options = self.options
         if len(group.finished) < self.width:
             return True
@@ -206,7 +206,7 @@ class Beams:
         return bool(group.running[0].score / length**options.length_penalty > group.finished[-1].rank)
 
     def _tell_all(self, before: Sequence[Beam], kept: Sequence[Beam]) -> None:
-        """Note what has become of the beams."""
+        """Record what has become of the beams."""
         self._tell("extended", [beam for beam in kept if not beam.ended])
         self._tell("finished", [beam for beam in kept if beam.ended])
         alive = {id(beam.parent) for beam in kept}
@@ -220,7 +220,7 @@ class Beams:
                 self.events.append(BeamEvent(change, beam.id, beam.parent.id, token, text, score))
 
     def _fill_rows(self) -> None:
-        """Make the best texts the rows; where fewer were found than are wanted, there are no others."""
+        """Make the best texts the rows; there may be fewer than wanted."""
         finished = (beam for group in self.groups for beam in group.finished)
         best = sorted(finished, key=lambda beam: (-beam.rank, beam.id))[: len(self.wanted)]
         del self.wanted[len(best) :]

@@ -1,4 +1,4 @@
-"""Lets what a model writes as a call of a function be one: behind the mark with which it begins one."""
+"""Constrain function calls: what follows the mark that begins a call must be one."""
 
 from __future__ import annotations  # as in chatapp.text.child
 
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 
 NAME = "a call of a function"
 BARE = '{"name": '
-"""What Llama 3 begins a call with, which has no mark: it is the whole reply."""
+"""How Llama 3 begins a call, which has no mark and is the whole reply."""
 
 
 class Calls(Following, Lenient):
-    """The constraint of a reply that may call functions: free until a call begins, and again when that is whole."""
+    """The constraint of a reply that may call functions: free text until a call begins, and after it."""
 
     def __init__(
         self, vocabulary: Vocabulary, opener: str, call: Grammar, thinking: str = "", names: Sequence[str] = ()
     ):
-        """`opener` begins a call, and `call` says what it may be; the prompt may have opened the `thinking`.
+        """`opener` begins a call, `call` is its grammar; the prompt may have opened the `thinking`.
 
-        Of calls without a mark, `names` are those of the functions: JSON with another name is an answer.
+        For calls without a mark, `names` are the functions': JSON with another name is an answer.
         """
         self.vocabulary, self.opener, self.call, self.names = vocabulary, opener, call, names
         self.bare = re.compile(rf'[\s;]*(\{{\s*"name"\s*:\s*"(?:{"|".join(map(re.escape, names))})".*)', re.DOTALL)
         spelt = vocabulary.tokenizer.encode_template(opener)
         self.mark = spelt[0] if len(spelt) == 1 else None
-        """The one token that begins a call, which may have no text."""
+        """The single token that begins a call, if there is one; its text may be hidden."""
         super().__init__(vocabulary.tokenizer, thinking)
 
     def start(self) -> None:
         super().start()
         self.text = ""
-        """The end of what was read, in which an opener may begin; the beginning, where calls have no mark."""
+        """The end of the text read so far, where an opener may begin; without marks, its beginning."""
         self.begun: Constraint | None = None
-        """What the call that was begun may be."""
+        """The grammar of the call that has begun."""
         self.place = 0
-        """Where in the reply its tokens begin."""
+        """Where in the reply the call's tokens begin."""
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
         self.follow(tokens)
@@ -63,7 +63,7 @@ class Calls(Following, Lenient):
     def take(self, place: int, tokens: Sequence[int]) -> None:
         token = tokens[place]
         if self.begun:
-            if self.begun.ends(tokens[self.place : place + 1]):  # or the reply was begun with what is no call
+            if self.begun.ends(tokens[self.place : place + 1]):  # or the reply began with what is no call
                 self.begun, self.text = None, ""
             return
         text = self.detokenizer.add(token)
@@ -76,12 +76,12 @@ class Calls(Following, Lenient):
             begun = self.vocabulary(found) if found and found.strip() else []
             if self.call.takes(begun):
                 self.begun, self.place = Continued(self.call.copy(), begun), place + 1
-            else:  # a token says more than the mark, or the call is of another form: neither is looked at again
+            else:  # a token says more than the mark, or the call has another form: ignore it from now on
                 self.text = (found or "").removeprefix("{")
         self.text = self.text[:LONGEST] if self.names else self.text[-len(self.opener) :]
 
     def _find(self) -> str | None:
-        """What is written of a call already; None where none has begun."""
+        """The beginning of a call in the text; None if there is none."""
         if self.names:
             found = self.bare.match(self.text)
             return found[1] if found else None
@@ -92,9 +92,9 @@ class Calls(Following, Lenient):
 def constrain_calls(
     rows: Sequence[Row], vocabulary: Vocabulary, source: str, tools: Sequence[str], thinking: str, begun: Sequence[int]
 ) -> None:
-    """Let the calls in replies be what their schemas say, where a template, whose `source` this is, shows them in JSON.
+    """Constrain calls in replies to their schemas, if the template's `source` shows calls as JSON.
 
-    `tools` are in JSON, as options have them.
+    `tools` are JSON, as in Options.
     """
     functions, opener = [read_function(json.loads(one)) for one in tools], find_opener(source)
     if not opener:
@@ -107,7 +107,7 @@ def constrain_calls(
 
 
 def describe_behind(opener: str, functions: Sequence[Function]) -> dict[str, Any]:  # Any: JSON
-    """The schema of what stands behind the opener of calls."""
+    """The schema of what follows the opener."""
     schema = describe_calls(functions, "parameters" if opener == BARE else "arguments")
     return {"type": "array", "items": schema, "minItems": 1} if opener == "[TOOL_CALLS]" else schema
 
@@ -115,7 +115,7 @@ def describe_behind(opener: str, functions: Sequence[Function]) -> dict[str, Any
 def write_answer_or_calls(tokenizer: Tokenizer, source: str, options: Options) -> str:
     """The grammar of a reply that is JSON as the options want it, or calls as the template shows them.
 
-    Where these are no JSON, anything may follow their mark.
+    Where calls are not JSON, anything may follow their mark.
     """
     functions, opener = [read_function(json.loads(one)) for one in options.tools], find_opener(source)
     answer = json.loads(options.json_schema) if options.json_schema else {"type": "object"}
@@ -133,7 +133,7 @@ def write_answer_or_calls(tokenizer: Tokenizer, source: str, options: Options) -
 
 
 def find_opener(source: str) -> str:
-    """What a template begins a call in JSON with, a mark or none; empty where it shows none, or in another form."""
+    """What a template begins a call in JSON with, a mark or BARE; "" if it shows none, or another form."""
     if "<function=" in source or "[ARGS]" in source:
         return ""
     shown = next((mark for mark in ("<tool_call>", "[TOOL_CALLS]") if mark in source), "")
@@ -141,7 +141,7 @@ def find_opener(source: str) -> str:
 
 
 def read_function(tool: dict[str, Any]) -> Function:  # Any: JSON
-    """A function of the options; one whose schema no grammar can be made of takes any object."""
+    """Read a function of the options; if its schema makes no grammar, any object is accepted."""
     told = tool["function"]
     parameters = told.get("parameters")
     usable = isinstance(parameters, dict) and not check_schema(parameters | LENIENT)

@@ -1,6 +1,6 @@
-"""The tokens that may be drawn, with what they weigh; and the arithmetic on whole vocabularies that this takes.
+"""Candidate tokens with their weights, and the arithmetic on whole vocabularies for them.
 
-Ties are settled in favour of the lower token id, so the candidates are always an exact, repeatable set.
+Ties go to the lower token id, so that the candidates are exact and repeatable.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,20 +13,20 @@ import numpy as np
 from chatapp.generation.errors import GenerationError
 
 Top = tuple[np.ndarray, np.ndarray]
-"""Ids and logits of the largest logits, largest first, lower id first among equals."""
+"""Ids and logits of the largest logits, largest first, ties by id."""
 Weights = np.ndarray | list[float]
 BLOCK = 256
 LOWEST = np.finfo(np.float32).min
 
 
 class Candidates:
-    """The tokens that may be drawn: all, in their order, until some are kept, the likeliest first.
+    """The tokens that may be drawn: at first all, in order; once some are kept, most likely first.
 
-    A few dozen are plain numbers, which are quicker than arrays.
+    A few dozen are held as Python numbers, which are faster than arrays.
     """
 
     def __init__(self, logits: np.ndarray, top: Top | None = None):
-        """Those of all logits (vocab,), which are left as they are; `top` saves looking for the largest."""
+        """All tokens with logits (vocab,), which are not changed; `top` are the largest, if known."""
         self.ids: np.ndarray | None = None
         """None: all."""
         self.logits: Weights = logits
@@ -34,11 +34,11 @@ class Candidates:
         self.temperature = 1.0
         self._weights: Weights | None = None
         self.place: int | None = None
-        """Of the one that was drawn."""
+        """Of the drawn token."""
 
     @property
     def weights(self) -> Weights:
-        """What they weigh, relative to the likeliest's 1: exp((logit - peak) / temperature)."""
+        """Unnormalised probabilities, exp((logit - peak) / temperature)."""
         if self._weights is None:
             logits = self.logits
             if isinstance(logits, list):
@@ -55,7 +55,7 @@ class Candidates:
         self._weights = None
 
     def keep_largest(self, count: int) -> None:
-        """Keep the `count` likeliest."""
+        """Keep the `count` most likely."""
         if isinstance(self.logits, list):
             self.cut(count)
         elif count < self.logits.size:
@@ -70,12 +70,12 @@ class Candidates:
             check_peak(self.logits[0] if self.logits else -inf)
 
     def cut(self, count: int) -> None:
-        """Keep the first `count` of a few."""
+        """Keep the first `count`, of a few."""
         self.logits = self.logits[:count]
         self._weights = self._weights if self._weights is None else self._weights[:count]
 
     def keep(self, places: np.ndarray | Sequence[int]) -> None:
-        """Keep the tokens at some places, in their order."""
+        """Keep the tokens at these places, in order."""
         weights = self.weights
         if isinstance(self.logits, list):
             self.ids = None if self.ids is None else self.ids[list(places)]
@@ -88,37 +88,37 @@ class Candidates:
             self.logits, self._weights = self.logits[places], weights[places]
 
     def forget_weights(self) -> None:
-        """Weigh again: the likeliest has gone."""
+        """Compute the weights again, as the most likely token was removed."""
         self._weights = None
 
     @property
     def surprise(self) -> float | None:
-        """Bits of surprise in what was drawn; None before."""
+        """The surprise of the drawn token in bits; None before."""
         weights = self.weights
         return None if self.place is None else log2(float(sum(weights)) / weights[self.place])
 
     def draw(self, chance: float) -> int:
-        """The token that `chance`, from [0, 1), falls on when the weights are laid end to end."""
+        """Draw the token at `chance`, in [0, 1), of the cumulative weights."""
         weights = self.weights
         self.place = place = draw_few(weights, chance) if isinstance(weights, list) else draw(weights, chance)
         return place if self.ids is None else int(self.ids[place])
 
 
 def greedy(logits: np.ndarray, top: Top | None) -> int:
-    """The likeliest token."""
+    """The most likely token."""
     token = int(top[0][0] if top else logits.argmax())
     check_peak(logits[token])
     return token
 
 
 def draw_few(weights: list[float], chance: float) -> int:
-    """The same as `draw`, of plain numbers."""
+    """The same as `draw`, for Python numbers."""
     ends = list(accumulate(weights))
     return min(bisect_right(ends, chance * ends[-1]), bisect_left(ends, ends[-1]))
 
 
 def check_peak(peak: float | np.floating) -> None:
-    """Refuse logits whose largest is not a number one can draw from."""
+    """Raise if the largest logit is not a finite number."""
     if isfinite(peak):
         return
     if peak == -inf:
@@ -130,21 +130,21 @@ def check_peak(peak: float | np.floating) -> None:
 
 
 def weigh(logits: np.ndarray, peak: np.floating, temperature: float) -> np.ndarray:
-    """Softmax without its division: exp((logit - peak) / temperature)."""
+    """Softmax without the division: exp((logit - peak) / temperature)."""
     if logits.size <= 16 * BLOCK:
         return np.exp((logits.astype(np.float64) - peak) / temperature)
     weights: np.ndarray = logits - peak
-    with np.errstate(over="ignore"):  # towards minus infinity, whose weight is the 0 it should be
+    with np.errstate(over="ignore"):  # to minus infinity, with weight 0 as it should be
         weights /= np.float32(temperature)
     np.exp(weights, out=weights)
     return weights
 
 
 def largest(logits: np.ndarray, count: int) -> np.ndarray:
-    """Ids of the `count` largest finite logits, largest first, lower id first among equals.
+    """Ids of the `count` largest finite logits, largest first, ties by id.
 
-    As many columns as are wanted have a maximum of `threshold` or more, so nothing below it is among
-    the largest; what is left is a handful to sort.
+    `count` columns have a maximum of at least `threshold`, so nothing below it is among the largest, and only a handful
+    is left to sort.
     """
     threshold = LOWEST
     rows = min(64, logits.size // (4 * count))
@@ -153,14 +153,14 @@ def largest(logits: np.ndarray, count: int) -> np.ndarray:
         maxima = logits[: rows * width].reshape(rows, width).max(axis=0)
         maxima.partition(width - count)
         threshold = max(threshold, maxima[width - count])
-    ids = (logits >= threshold).nonzero()[0]  # ascending, so that the stable sort settles ties
+    ids = (logits >= threshold).nonzero()[0]  # ascending, so that a stable sort settles ties
     order = (-logits[ids]).argsort(kind="stable")[:count]
     found: np.ndarray = ids[order]
     return found
 
 
 def covering(weights: np.ndarray, goal: float) -> int:
-    """How many of the descending weights it takes to reach `goal`; all, if they do not."""
+    """How many of the descending weights add up to `goal`; all if they never do."""
     if weights.size > 16 * BLOCK:
         blocks, ends = block_sums(weights)
         block = min(int(ends.searchsorted(goal)), ends.size - 1)
@@ -171,7 +171,7 @@ def covering(weights: np.ndarray, goal: float) -> int:
 
 
 def draw(weights: np.ndarray, chance: float) -> int:
-    """The place that `chance`, from [0, 1), falls on when the weights are laid end to end; never one of weight 0."""
+    """The index at `chance`, in [0, 1), of the cumulative weights; never one of weight 0."""
     if weights.size > 16 * BLOCK:
         blocks, ends = block_sums(weights)
         target = chance * ends[-1]
@@ -184,6 +184,6 @@ def draw(weights: np.ndarray, chance: float) -> int:
 
 
 def block_sums(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sum of every 256 weights, and where each block ends when all are laid end to end (both float64)."""
+    """The sums of blocks of 256 weights, and their cumulative sums (both float64)."""
     blocks = np.add.reduceat(weights, np.arange(0, weights.size, BLOCK)).astype(np.float64)
     return blocks, blocks.cumsum()

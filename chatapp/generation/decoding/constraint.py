@@ -1,4 +1,4 @@
-"""What a reply may say: constraints on its next token."""
+"""Constraints on a reply's next token."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,20 +14,20 @@ class Constraint(Protocol):
     """Tells which tokens may follow."""
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
-        """Ids of those that may follow these tokens of the reply, or (vocab,) bool which do; None: all."""
+        """The tokens that may follow, as ids or as (vocab,) bool; None: all."""
 
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:
-        """Those that must follow these tokens, one after the other, where that is known."""
+        """The tokens that must follow, in order, as far as known."""
 
     def ends(self, tokens: Sequence[int]) -> bool:
-        """Whether the reply is complete with these tokens, and nothing may follow."""
+        """Whether the reply is complete, and nothing may follow."""
 
     def copy(self) -> "Constraint":
-        """One for a reply that goes on otherwise from here."""
+        """A copy for another continuation of the reply."""
 
 
 class Lenient:
-    """What all constraints have in common that leave it open how the reply goes on, and when it ends."""
+    """Base of constraints that force nothing and never end the reply."""
 
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:
         return ()
@@ -37,10 +37,10 @@ class Lenient:
 
 
 class Typed(Lenient):
-    """What has been typed already of the word that the reply begins with: it is spelt first."""
+    """The reply begins with a word that was partly typed, which must be spelt first."""
 
     def __init__(self, tokenizer: Tokenizer, tokens: Sequence[int]):
-        """`tokens` spell it as it was typed."""
+        """`tokens` spell the typed part."""
         self.tokenizer = tokenizer
         self.text = b"".join(map(tokenizer.content, tokens))
 
@@ -49,10 +49,10 @@ class Typed(Lenient):
         return self.tokenizer.spelling.agreeing(rest) if rest else None
 
     def copy(self) -> "Typed":
-        return self  # remembers nothing
+        return self  # it has no state
 
     def rest(self, tokens: Sequence[int]) -> bytes:
-        """What the tokens of a reply leave to be spelt."""
+        """The typed bytes that the reply has not spelt yet."""
         spelt = 0
         for token in tokens:
             if spelt >= len(self.text):
@@ -62,13 +62,13 @@ class Typed(Lenient):
 
 
 class TypedFirst(Lenient):
-    """A rule for what follows that was typed, which yields to that until it is spelt."""
+    """A rule for what follows the typed part; it applies once that is spelt."""
 
     def __init__(self, typed: Typed, rule: Constraint):
         self.typed, self.rule = typed, rule
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
-        ruled, agreeing = self.rule.allowed(tokens), self.typed.allowed(tokens)  # a rule reads every token
+        ruled, agreeing = self.rule.allowed(tokens), self.typed.allowed(tokens)  # a rule must see every token
         if agreeing is None or ruled is None:
             return ruled if agreeing is None else agreeing
         both = np.intersect1d(agreeing, np.flatnonzero(ruled) if ruled.dtype == bool else ruled)
@@ -79,7 +79,7 @@ class TypedFirst(Lenient):
 
 
 class Continued:
-    """The constraint of a reply that was begun with some tokens."""
+    """The constraint of a reply that began with some tokens."""
 
     def __init__(self, whole: Constraint, begun: Sequence[int]):
         self.whole, self.begun = whole, list(begun)
@@ -98,7 +98,7 @@ class Continued:
 
 
 class Following:
-    """What constraints have in common that read a reply token by token, and tell what is thought in it apart."""
+    """Base of constraints that read a reply token by token and tell its thinking apart."""
 
     def __init__(self, tokenizer: Tokenizer, thinking: str):
         """The prompt may have opened the `thinking`."""
@@ -106,13 +106,13 @@ class Following:
         self.start()
 
     def start(self) -> None:
-        """Nothing of a reply was read."""
+        """Reset: nothing has been read."""
         self.read: list[int] = []
         self.detokenizer, self.channels = self.tokenizer.detokenizer(), Channels()
         self.channels.add(self.thinking)
 
     def follow(self, tokens: Sequence[int]) -> None:
-        """Read what is new of a reply, or all of one that has gone on otherwise."""
+        """Read new tokens of the reply, or all if it has changed."""
         if list(tokens[: len(self.read)]) != self.read:
             self.start()
         for place in range(len(self.read), len(tokens)):
@@ -120,7 +120,7 @@ class Following:
             self.take(place, tokens)
 
     def take(self, place: int, tokens: Sequence[int]) -> None:
-        """Learn from the token at a place of a reply, the last that was read."""
+        """Process the newest token, at `place` of the reply."""
         raise NotImplementedError
 
 
@@ -128,7 +128,7 @@ NEVER = np.float32(-np.inf)
 
 
 def narrow(top: Top | None, allowed: np.ndarray) -> Top | None:
-    """The largest of some logits after `restrict`, as far as they are known; None, if none of them is allowed."""
+    """The largest logits that are allowed, as far as known; None if none is."""
     if top is None or allowed.dtype != bool:
         return None
     tokens, logits = top
@@ -137,12 +137,12 @@ def narrow(top: Top | None, allowed: np.ndarray) -> Top | None:
 
 
 def restrict(logits: np.ndarray, allowed: np.ndarray | None) -> np.ndarray:
-    """The logits (vocab,) with minus infinity for what is not allowed; these themselves if all is."""
+    """The logits (vocab,) with minus infinity for what is not allowed; the same array if all is."""
     if allowed is None:
         return logits
     restricted = np.full_like(logits, NEVER)
     if allowed.dtype == bool:
-        np.copyto(restricted, logits, where=allowed)  # a third of the time that np.where takes
+        np.copyto(restricted, logits, where=allowed)  # three times as fast as np.where
     else:
         restricted[allowed] = logits[allowed]
     return restricted

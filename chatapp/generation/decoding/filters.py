@@ -1,7 +1,7 @@
-"""Temperature, top_k, top_p and the like: small functions that leave some candidates out, or weigh them anew.
+"""Temperature, top_k, top_p and the like: small functions that remove or reweight candidates.
 
-typical_p is as in transformers' logits_process.py; top_n_sigma, XTC, the dynamic temperature and Mirostat 2, which it
-has not, are as in llama.cpp's llama-sampler.cpp.
+typical_p is as in transformers' logits_process.py; top_n_sigma, XTC, dynamic temperature and Mirostat 2, which
+transformers lacks, are as in llama.cpp's llama-sampler.cpp.
 """
 
 from bisect import bisect_left
@@ -19,14 +19,14 @@ Filter = Callable[[Candidates, Options, Random], None]
 
 
 def list_filters(options: Options) -> list[Filter]:
-    """The filters that some options ask for, in the order in which they act; Mirostat's is the last one."""
+    """The filters that the options ask for, in order; Mirostat is last."""
     order = dict.fromkeys((*options.sampler_order, *ORDER))
     found = [FILTERS[name] for name in order if getattr(options, SWITCHES.get(name, name)) != OFF[name]]
     return [*found, Mirostat(options.mirostat_tau)] if options.mirostat_tau else found
 
 
 def heat(candidates: Candidates, options: Options, random: Random) -> None:
-    """Divide the logits by the temperature, which may follow the entropy of the candidates."""
+    """Divide the logits by the temperature, which may depend on the candidates' entropy."""
     temperature, reach = options.temperature, options.dynamic_temperature
     if reach and len(weights := candidates.weights) > 1:
         low, high = max(0.0, temperature - reach), temperature + reach
@@ -36,12 +36,12 @@ def heat(candidates: Candidates, options: Options, random: Random) -> None:
 
 
 def keep_top_k(candidates: Candidates, options: Options, random: Random) -> None:
-    """Keep the `top_k` likeliest tokens."""
+    """Keep the `top_k` most likely tokens."""
     candidates.keep_largest(options.top_k)
 
 
 def keep_top_p(candidates: Candidates, options: Options, random: Random) -> None:
-    """Keep the fewest tokens that hold `top_p` of all weight."""
+    """Keep the fewest tokens that hold `top_p` of the weight."""
     weights = candidates.weights
     if isinstance(weights, list):
         ends = list(accumulate(weights))
@@ -51,7 +51,7 @@ def keep_top_p(candidates: Candidates, options: Options, random: Random) -> None
 
 
 def keep_min_p(candidates: Candidates, options: Options, random: Random) -> None:
-    """Keep the tokens with at least `min_p` of the likeliest's weight."""
+    """Keep tokens with at least `min_p` of the largest weight."""
     weights, least = candidates.weights, options.min_p
     if isinstance(weights, list):
         candidates.cut(sum([weight >= least for weight in weights]))
@@ -60,7 +60,7 @@ def keep_min_p(candidates: Candidates, options: Options, random: Random) -> None
 
 
 def keep_typical(candidates: Candidates, options: Options, random: Random) -> None:
-    """Keep the tokens whose surprise is nearest to the entropy and that hold `typical_p` of all weight."""
+    """Keep the tokens whose surprise is nearest to the entropy, up to `typical_p` of the weight."""
     weights = np.asarray(candidates.weights, np.float64)
     possible = np.flatnonzero(weights)
     chances = weights[possible] / weights.sum()
@@ -72,14 +72,14 @@ def keep_typical(candidates: Candidates, options: Options, random: Random) -> No
 
 
 def keep_top_n_sigma(candidates: Candidates, options: Options, random: Random) -> None:
-    """Keep the tokens whose logits are at most `top_n_sigma` standard deviations below the best."""
+    """Keep tokens with logits at most `top_n_sigma` standard deviations below the largest."""
     logits = np.asarray(candidates.logits, np.float64)
     possible = logits[logits > -inf]
     candidates.keep(np.flatnonzero(logits >= possible.max() - options.top_n_sigma * possible.std()))
 
 
 def leave_out_obvious(candidates: Candidates, options: Options, random: Random) -> None:
-    """With `xtc_probability`, leave out all tokens of at least `xtc_threshold` but the least likely of them."""
+    """With `xtc_probability`, remove all tokens of at least `xtc_threshold` but the least likely of them."""
     if random.random() > options.xtc_probability:
         return
     weights = np.asarray(candidates.weights, np.float64)
@@ -91,16 +91,16 @@ def leave_out_obvious(candidates: Candidates, options: Options, random: Random) 
 
 
 class Mirostat:
-    """Keeps the surprise of what is drawn at a target, by learning how surprising a token may be at most."""
+    """Keeps the surprise of drawn tokens at a target, by adapting the largest surprise allowed."""
 
     def __init__(self, target: float):
         self.limit = 2 * target
-        """Bits of surprise above which tokens are left out."""
+        """The largest surprise allowed, in bits."""
         self.before: Candidates | None = None
-        """Those that the last token was drawn from."""
+        """The candidates that the last token was drawn from."""
 
     def __call__(self, candidates: Candidates, options: Options, random: Random) -> None:
-        """Learn from the token drawn last, and leave out what is too surprising."""
+        """Adapt to the token drawn last, and remove what is too surprising."""
         if self.before and (surprise := self.before.surprise) is not None:
             self.limit -= options.mirostat_eta * (surprise - options.mirostat_tau)
         weights = np.asarray(candidates.weights, np.float64)
@@ -119,9 +119,9 @@ FILTERS: Mapping[str, Filter] = {
     "top_n_sigma": keep_top_n_sigma,
     "xtc": leave_out_obvious,
 }
-"""What is done to the candidates, where its option asks for it."""
+"""Filters by name, in their usual order."""
 SWITCHES = {"xtc": "xtc_probability"}
-"""The options that ask for filters of other names."""
+"""The options of filters that are not named like them."""
 OFF = {name: KNOBS[SWITCHES.get(name, name)].off for name in FILTERS}
 COLDEST = 0.0001
 
@@ -133,10 +133,10 @@ def entropy(weights: np.ndarray) -> float:
 
 
 def nucleus(logits: np.ndarray, weights: np.ndarray, top_p: float, temperature: float) -> np.ndarray:
-    """Places of the fewest tokens that hold `top_p` of all weight.
+    """Indices of the fewest tokens that hold `top_p` of the weight.
 
-    The 256 likeliest are nearly always enough. If not, the values are sorted (not the places, which
-    costs ten times as much) to find the smallest one that is needed.
+    The 256 most likely are nearly always enough. If not, the values are sorted, not the indices, which takes ten times
+    as long, to find the smallest value needed.
     """
     goal = top_p * float(weights.sum(dtype=np.float64))
     places = largest(logits, 256)

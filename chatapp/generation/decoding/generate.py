@@ -1,4 +1,4 @@
-"""Prompt tokens in, tokens out: prefill, then what a decoding chooses, step by step."""
+"""The generation loop: prefill, then step by step what a decoding chooses."""
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,41 +13,42 @@ from backends import Session, Top
 from backends.rereading import PART, Foreseeing
 
 HOLD = 0.01
-"""Seconds for which tokens may be held back, to be told together; a frame of a screen takes longer. A step and what
-surrounds it drive each other out of the caches: 4 % of the built-in model's speed, if each token is told by itself."""
+"""Seconds for which tokens may be held back, to be delivered together: less than a frame of a screen. Delivering each
+token by itself costs 4 % of the built-in model's speed, as code of steps and readers evict each other from the
+processor's caches."""
 
 
 class Step(NamedTuple):
-    """What the session goes on with; no tokens at the end."""
+    """What the session reads next; no tokens at the end."""
 
     tokens: Sequence[int]
-    """The next one of each of its rows."""
+    """The next token of each row."""
     parents: Sequence[int]
-    """The row that each of these continues."""
+    """The row that each of them continues."""
     urgent: bool
-    """Whether there is more to tell than that rows have grown."""
+    """Whether there is something to deliver at once."""
     more: Sequence[int] = ()
-    """Tokens that follow the next one of the only row, read with it."""
+    """Further tokens of the only row, read in the same call."""
     last: int = 1
-    """Of how many of the tokens read, the last ones, the logits are wanted."""
+    """For how many of the last tokens read logits are wanted."""
     forget: int = 0
-    """Tokens at the cache's end that are not the reply's."""
+    """Tokens to drop from the end of the cache first."""
 
 
 class Decoding(Protocol):
-    """What chooses tokens: rows drawn side by side, or a search for the likeliest text."""
+    """What chooses tokens: independent rows, or a search."""
 
     def step(self, logits: np.ndarray, top: Top | None) -> Step:
-        """Choose from logits (batch, last, vocab) of the session's rows, a view; `top` are the largest, if known."""
+        """Choose from the rows' logits (batch, last, vocab), a view; `top` are the largest, if known."""
 
 
 class Stopwatch:
-    """Tells the seconds from lap to lap and adds them up, without what passed for others."""
+    """Measures laps and their total in seconds, leaving out other turns' time."""
 
     def __init__(self, started: float):
         self.last = perf_counter()
         self.total = self.last - started
-        """Seconds of the turn so far, preparing its prompt included."""
+        """The turn's seconds so far, with preparing the prompt."""
 
     def lap(self) -> float:
         """Seconds since the last lap."""
@@ -57,36 +58,36 @@ class Stopwatch:
         return passed
 
     def resume(self) -> None:
-        """What passed since the last lap was not ours."""
+        """Leave out the time since the last lap."""
         self.last = perf_counter()
 
     def leave_out(self, seconds: float) -> None:
-        """So many seconds were not ours, or all since the last lap, where that is less."""
+        """Leave out `seconds`, at most the time since the last lap."""
         self.last = min(perf_counter(), self.last + seconds)
 
 
 @dataclass(slots=True)
 class Growth:
-    """Steps that the decoding has taken, or another part of the prompt, and the seconds it took."""
+    """Some steps of the decoding, or a part of the prompt, with the seconds they took."""
 
     prefill: float = 0.0
     read: int = 0
-    """Tokens of that part."""
+    """Tokens of the prompt read."""
     decode: float = 0.0
     sampling: float = 0.0
     totals: list[float] = field(default_factory=list)
-    """The turn's time after each step; none if a part of the prompt was read."""
+    """The turn's time after each step; empty for a part of the prompt."""
     step: Step | None = None
-    """What the session has to go on with after them."""
+    """What the session reads next."""
 
 
 def count_shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two texts begin with alike."""
+    """The length of the common beginning."""
     return sum(takewhile(bool, map(eq, one, other)))
 
 
 def split_prompt(session: Session, prompt: list[int], size: int = PART) -> Iterator[np.ndarray]:
-    """The tokens of a prompt as they are read, one `forward` each: between two of them one can stop."""
+    """Split a prompt into parts of one `forward` each, between which reading can be cancelled."""
     if isinstance(session, Foreseeing):
         session.expect(session.length + len(prompt))
     size = len(prompt) if session.whole_prompts else size
@@ -102,9 +103,9 @@ def generate(
     hold: float = 0.0,
     step: Step | None = None,
 ) -> Generator[Growth, None, None]:
-    """Yield what there is to tell: parts of a long prompt, the first step, and what was chosen in `hold` seconds.
+    """Yield parts of a long prompt, the first step, and then the steps of each `hold` seconds.
 
-    Where there is no prompt any more, the session goes on with `step`.
+    With an empty prompt, the session continues with `step`.
     """
     growth, logits = Growth(), None
     for place, part in enumerate(split_prompt(session, prompt)):
@@ -129,7 +130,7 @@ def generate(
         try:
             logits = read_step(session, step)
         except Exception:
-            if growth.totals:  # what was chosen before it failed
+            if growth.totals:  # what was chosen before the failure
                 yield growth
             raise
         spent = watch.lap()
@@ -137,7 +138,7 @@ def generate(
 
 
 def read_step(session: Session, step: Step) -> np.ndarray:
-    """Let the session read what was chosen, and return the logits that are wanted."""
+    """Let the session read a step; returns the logits that it wants."""
     if list(step.parents) != list(range(session.batch)):
         session.reorder(step.parents)
     tokens = np.array([[*step.tokens, *step.more]] if step.more else step.tokens, np.int64)

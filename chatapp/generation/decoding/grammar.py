@@ -1,4 +1,4 @@
-"""What a whole reply must be: JSON of a schema, a regular expression, a grammar or one of some texts, by llguidance."""
+"""Constrain a whole reply, with llguidance: JSON of a schema, a regular expression, a grammar, or one of some texts."""
 
 from __future__ import annotations  # as in chatapp.text.child
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from typing import Self
 
 BLANKS = r" |\n[ \t]{0,32}"
-"""White space that JSON may have between its parts: models have been seen to write it for ever where they may."""
+"""White space allowed in JSON, limited because models have been seen to write it for ever."""
 DEFINITIONS = "$defs", "definitions"
 PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)")
 """How llguidance names a place in a grammar: line(column)."""
 QUIET = LLParserLimits(verbose_errors=False)
 ENDED = "NoExtension"
-"""How the error of a matcher begins that finds nothing that may follow."""
+"""The beginning of the matcher's error when nothing may follow."""
 IMPOSSIBLE = "Unsatisfiable"
 EMPTY = "allows no text at all; nothing could be answered"
 
 
 def check_grammar(options: Options) -> None:
-    """Refuse what a reply is to keep to where it is no schema, expression or grammar; the message names the place."""
+    """Raise for an invalid schema, expression or grammar; the message names the place."""
     for name in GRAMMARS:
         if getattr(options, name):
             write_grammar(options, name)
@@ -67,10 +67,10 @@ def _read_schema(text: str) -> Any:  # Any: JSON
 def _write_schema(schema: Any) -> str:  # Any: JSON
     if not isinstance(schema, (dict, bool)):
         raise OptionError(f"json_schema must be an object, true or false, not {json.dumps(schema)[:40]}", "json_schema")
-    if schema is True:  # as an object, to which the white space can be added
+    if schema is True:  # as an object, so that white space can be set
         schema = {}
     if wrong := check_schema(schema):
-        if "recursion limit" in wrong:  # what Python could still read is too much for llguidance
+        if "recursion limit" in wrong:  # Python could read it, llguidance cannot
             raise RecursionError
         place, message = _find_place(schema, wrong)
         raise OptionError(f"json_schema at {place}: {message}", "json_schema")
@@ -78,20 +78,20 @@ def _write_schema(schema: Any) -> str:  # Any: JSON
 
 
 def write_rules(start: str, **schemas: dict[str, Any]) -> str:  # Any: JSON
-    """The grammar that starts so, where JSON that a schema describes has its name."""
+    """A grammar with the rule `start`, which refers to JSON of these schemas by name."""
     lenient = {"x-guidance": {"whitespace_pattern": BLANKS, "lenient": True}}
     rules = [f"{name}: %json {json.dumps(schema | lenient)}" for name, schema in schemas.items()]
     return LLMatcher.grammar_from_lark("\n".join([f"start: {start}", r"BLANKS: /[ \n]{1,4}/", *rules]))
 
 
 def check_schema(schema: dict[str, Any] | bool) -> str:  # Any: JSON
-    """What is wrong with a schema; empty, if nothing is."""
+    """The error in a schema; "" if it is valid."""
     failed, messages = LLMatcher.validate_grammar_with_warnings(LLMatcher.grammar_from_json_schema(json.dumps(schema)))
     return _join_lines(messages[0]).partition(" while processing ")[0] if failed else ""
 
 
 def _find_place(schema: Any, message: str) -> tuple[str, str]:  # Any: JSON
-    """The innermost part of a schema with which the same is wrong, as a JSON pointer, and what that is."""
+    """The innermost part of a schema with the same error, as a JSON pointer, and the error."""
     known = {name: schema[name] for name in DEFINITIONS if isinstance(schema, dict) and name in schema}
     place, part, found = "#", schema, True
     while found:
@@ -106,7 +106,7 @@ def _find_place(schema: Any, message: str) -> tuple[str, str]:  # Any: JSON
 
 
 def _list_parts(schema: Any) -> Iterator[tuple[str, Any]]:  # Any: JSON
-    """The schemas right inside a schema, with their places in it."""
+    """The direct subschemas of a schema, with their places in it."""
     if not isinstance(schema, dict):
         return
     for name, value in schema.items():
@@ -119,14 +119,14 @@ def _list_parts(schema: Any) -> Iterator[tuple[str, Any]]:  # Any: JSON
 
 
 def _describe(message: str) -> str:
-    """What is wrong with a Lark grammar, and where."""
+    """The error in a Lark grammar, and its place."""
     first = message.partition("\n")[0] or message
     found = PLACE.match(first)
     return f"is wrong at line {found[1]}, column {found[2]}: {found[3]}" if found else f"is wrong: {first}"
 
 
 def _describe_regex(message: str) -> str:
-    """What is wrong with a regular expression, and where."""
+    """The error in a regular expression, and its place."""
     error = re.search(r"^error: (.*)$", message, re.MULTILINE)
     caret = re.search(r"^    ( *)\^", message, re.MULTILINE)
     if error and caret:
@@ -139,10 +139,10 @@ def _join_lines(message: str) -> str:
 
 
 class Vocabulary:
-    """The tokens of a model as grammars see them: the bytes that each stands for."""
+    """A model's tokens as grammars see them: the bytes that each stands for."""
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int):
-        """Of so many tokens; refuse a tokenizer whose tokens are no bytes."""
+        """For logits of `vocab_size`; raises if the tokenizer's tokens are not bytes."""
         if not tokenizer.spells_bytes:
             raise GenerationError(
                 "this model's tokenizer puts words together by rules of its own, so that its tokens stand for no "
@@ -150,29 +150,29 @@ class Vocabulary:
             )
         self.tokenizer, self.size = tokenizer, vocab_size
         self.eos_token_id, self.bos_token_id = vocab_size, None
-        """One more token ends what a grammar allows, for models that have none of their own."""
+        """An extra token ends the text, for models that have no such token."""
         self.tokens = [*map(tokenizer.content, range(vocab_size)), b""]
         self.special_token_ids = [token for token, content in enumerate(self.tokens) if not content]
         ends = [vocab_size, *(token for token in sorted(tokenizer.eos) if token < vocab_size)]
-        asked = copy(self)  # a circle through llguidance would never be freed
+        asked = copy(self)  # a cycle through llguidance would never be freed
         self.tokens_of_text = LLTokenizer(TokenizerWrapper(asked), n_vocab=vocab_size + 1, eos_token=ends)
 
     def __call__(self, text: str | bytes) -> list[int]:
-        """Tokens of a text within a reply, as llguidance asks for them."""
+        """Encode a text within a reply, for llguidance."""
         return self.tokenizer.encode_behind(text if isinstance(text, str) else text.decode())
 
 
 class Grammar:
-    """The constraint that keeps a reply to a grammar."""
+    """Constrains a reply to a grammar."""
 
     def __init__(self, vocabulary: Vocabulary, grammar: str, name: str):
-        """`name` is the option that asks for it; refuse a grammar that allows nothing."""
+        """`name` is the option that asks for it; raises if the grammar allows nothing."""
         self.vocabulary, self.grammar, self.name = vocabulary, grammar, name
         self.matcher = LLMatcher(vocabulary.tokens_of_text, grammar, log_level=0, limits=QUIET)
         self.consumed: list[int] = []
-        """Tokens of the reply that the matcher has seen."""
+        """The reply's tokens that the matcher has seen."""
         self.spelt: Sequence[int] | None = None
-        """Tokens that must follow them; None before they were asked for."""
+        """The tokens that must follow; None before they were asked for."""
         possible = self._mask()
         possible[vocabulary.special_token_ids] = False
         self._check()
@@ -180,7 +180,7 @@ class Grammar:
             raise OptionError(f"{name} {EMPTY}", name)
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray:
-        """Which tokens may follow, (vocab,) bool; OptionError, where the vocabulary cannot go on."""
+        """The tokens that may follow, (vocab,) bool; OptionError if the vocabulary has none."""
         if not self._move(tokens):
             raise OptionError(f"{self.name} does not allow what the answer begins with; begin it anew", self.name)
         mask = self._mask()
@@ -190,7 +190,7 @@ class Grammar:
         return mask[:-1]
 
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:
-        """The tokens that must follow, whatever the model says: as its tokenizer spells the only text there can be."""
+        """The tokens that must follow: if only one text is possible, as the tokenizer spells it."""
         if not self._move(tokens):
             return ()
         if self.spelt is None:
@@ -199,32 +199,32 @@ class Grammar:
         return self.spelt
 
     def ends(self, tokens: Sequence[int]) -> bool:
-        """Whether nothing may follow, as behind what the grammar does not allow."""
+        """Whether nothing may follow; true also after what the grammar does not allow."""
         return not self._move(tokens) or self.matcher.is_stopped()
 
     def copy(self) -> Self:
-        """One for a reply that goes on otherwise from here."""
+        """A copy for another continuation of the reply."""
         other = copy(self)
         other.matcher, other.consumed = self.matcher.deep_copy(), list(self.consumed)
         return other
 
     def takes(self, tokens: Sequence[int]) -> bool:
-        """Whether what goes on from here may begin with these tokens."""
+        """Whether these tokens may follow."""
         return self.matcher.validate_tokens(list(tokens)) == len(tokens)
 
     def fits(self, text: str) -> bool:
-        """Whether a whole text is what the grammar wants."""
+        """Whether a whole text fits the grammar."""
         matcher = LLMatcher(self.vocabulary.tokens_of_text, self.grammar, log_level=0)
         tokens = self.vocabulary.tokens_of_text.greedy_tokenize(text)
         return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
 
     def _mask(self) -> np.ndarray:
-        """Which tokens may follow, and last whether the reply may end without one."""
+        """The tokens that may follow, and in the last place whether the reply may end."""
         bits = np.frombuffer(self.matcher.compute_bitmask(), np.uint8)
         return np.unpackbits(bits, count=self.vocabulary.size + 1, bitorder="little").view(bool)
 
     def _move(self, tokens: Sequence[int]) -> bool:
-        """Let the matcher have seen these tokens, and no others; False where the grammar does not allow them."""
+        """Bring the matcher to exactly these tokens; False if the grammar does not allow them."""
         known = self.consumed
         if len(tokens) == len(known) and tokens == known:
             return True
@@ -242,7 +242,7 @@ class Grammar:
         return True
 
     def _check(self) -> None:
-        """Refuse to go on with a matcher that has failed."""
+        """Raise if the matcher has failed."""
         error = self.matcher.get_error() if self.matcher.is_error() else ""
         if error and not error.startswith(ENDED):
             raise OptionError(f"{self.name}: {_join_lines(error)}", self.name)

@@ -1,4 +1,4 @@
-"""Indentation as a rule for the next token, and as the end of a text that begins with the heading of a block."""
+"""Indentation of code as a constraint on tokens, and as the end of a body."""
 
 import re
 from collections.abc import Sequence
@@ -14,28 +14,28 @@ from chatapp.generation.text.layout import Layout
 from chatapp.generation.text.tokenizer import Tokenizer
 
 PLACES = 64
-"""Places of which is remembered what may follow."""
+"""Size of the cache of what may follow at a place."""
 WIDEST = 255
-"""Columns that are told apart."""
+"""Columns beyond this are all the same."""
 PARTS = re.compile(r"\n|[^\S\n]+|\S[^\n]*")
-"""What a text consists of: line breaks, other white space, and the rest of a line."""
+"""The parts of a text: line breaks, other white space, and the rest of a line."""
 NOTHING, COLON, OTHER, OPENING = range(4)
-"""What a token ends its line with; after the last, signs that may open something, nothing is said of the next line."""
+"""How a token ends its line; after OPENING, which may open a string or bracket, nothing is known of the next line."""
 NO_TEXT = "?"
-"""In place of what a token says that is special or a part of a character: it stands in its line as a sign does."""
+"""Stands for the text of special tokens and of parts of characters: some sign."""
 OPENS = frozenset("\"'#()[]{}\\")
 
 
 class LineBreaks:
-    """The white space in a vocabulary's tokens: where lines end, and how far in the next ones begin."""
+    """The white space in a vocabulary's tokens: line ends, and how far following lines are indented."""
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int):
         self.tokenizer, self.vocab_size = tokenizer, vocab_size
         self.known: dict[Place, np.ndarray | None] = {}
-        """What may follow at the places that were met."""
+        """Cache: what may follow at a place."""
 
     def text(self, token: int) -> str:
-        """What a token says; empty for special ones and parts of characters."""
+        """A token's text; "" for special tokens and parts of characters."""
         if token in self.tokenizer.control:
             return ""
         whole = self.tokenizer.whole(token)
@@ -47,23 +47,23 @@ class LineBreaks:
 
     @cached_property
     def breaking(self) -> np.ndarray:
-        """The tokens with a line's end in them."""
+        """The tokens that contain a line break."""
         return np.array([token for token, text in enumerate(self.texts) if "\n" in text], np.int64)
 
     @cached_property
     def heads(self) -> np.ndarray:
-        """What each of these ends its line with."""
+        """How each of these ends its first line."""
         return np.array([kind_of(self.texts[token].partition("\n")[0]) for token in self.breaking], np.int64)
 
     @cached_property
     def tails(self) -> np.ndarray:
-        """White space at the beginning of the line that each of these begins, (tokens, 3)."""
+        """Indentation of the line that each of these begins, (tokens, 3)."""
         found = [margin(self.texts[token].rpartition("\n")[2]) for token in self.breaking]
         return np.array(found, np.int64).reshape(-1, 3)
 
     @cached_property
     def margins(self) -> np.ndarray:
-        """White space at the beginning of every token up to its first line's end, (vocab, 3)."""
+        """White space at the beginning of every token, up to its first line break, (vocab, 3)."""
         found = np.tile(np.array(margin("x"), np.int64), (self.vocab_size, 1))
         for token, text in enumerate(self.texts):
             if not text or text[0].isspace():
@@ -82,7 +82,7 @@ class LineBreaks:
         return self.known[place]
 
     def forbidden(self, place: "Place") -> np.ndarray:
-        """Ids of the tokens that may not."""
+        """Ids of the tokens that may not follow at a place."""
         if place.written is None:
             wrong = np.zeros(self.breaking.size, bool)
             for ending, columns in zip((NOTHING, COLON, OTHER), place.columns, strict=True):
@@ -99,7 +99,7 @@ class LineBreaks:
         return np.flatnonzero(misplaced)
 
     def _wrong(self, margins: np.ndarray, columns: Sequence[int], place: "Place") -> np.ndarray:
-        """Which of these beginnings of a line cannot become right, at a place."""
+        """Which of these margins cannot become an allowed column at this place."""
         places = np.zeros(WIDEST + 1, bool)
         places[[column for column in columns if column <= WIDEST]] = True
         spaces, tabs, ended = margins.T
@@ -110,41 +110,41 @@ class LineBreaks:
 
 
 class Place(NamedTuple):
-    """A place in a line of code, as far as the next token depends on it."""
+    """A place in code, as far as it matters for the next token."""
 
     written: int | None
-    """White space in the line, if there is nothing else; None where there is."""
+    """Width of the line's white space, if there is nothing else; otherwise None."""
     tabs: bool
     columns: tuple[tuple[int, ...], ...]
-    """Where the line may begin; in the middle of one, where the next may: if it ends here, in a colon, otherwise."""
+    """Columns where the line may begin; within a line, where the next one may, by how this one ends."""
 
 
 def kind_of(head: str) -> int:
-    """What a part of a line ends it with."""
+    """How a part of a line ends it: NOTHING, COLON, OTHER or OPENING."""
     if not head.strip():
         return NOTHING
     return OPENING if OPENS & set(head) else COLON if head.rstrip().endswith(":") else OTHER
 
 
 def margin(line: str) -> tuple[int, int, bool]:
-    """Spaces before a line, tabs before it, and whether something follows these."""
+    """Leading spaces, leading tabs, and whether anything follows."""
     rest = line.lstrip(" \t")
     before = line[: len(line) - len(rest)]
     return before.count(" "), before.count("\t"), bool(rest.strip())
 
 
 class Indentation(Lenient):
-    """The constraint that no line of code begins where none can stand."""
+    """The constraint that lines of code begin only at columns where they can."""
 
     def __init__(self, breaks: LineBreaks, text: str, context: Sequence[int] = ()):
-        """Of what goes on with `text`, which is the tokens `context`."""
+        """For a continuation of `text`, whose tokens are `context`."""
         self.breaks, self.layout = breaks, Layout()
         self.layout.add(text)
         self.detokenizer = breaks.tokenizer.detokenizer(context)
         self.read = 0
 
     def allowed(self, tokens: Sequence[int]) -> np.ndarray | None:
-        """Ids of those that may follow these tokens of the reply; None: all."""
+        """Ids of the tokens that may follow; None: all."""
         for token in tokens[self.read :]:
             self.layout.add(self.detokenizer.add(token))
         self.read = len(tokens)
@@ -156,7 +156,7 @@ class Indentation(Lenient):
         return other
 
     def place(self) -> "Place":
-        """What decides about the next token."""
+        """The place of the next token."""
         layout = self.layout
         if not layout.blank:
             ends = tuple(tuple(layout.columns_next(colon=colon)) for colon in (None, True, False))
@@ -167,12 +167,12 @@ class Indentation(Lenient):
 
 
 class BodyEnd(StopStrings):
-    """Ends with the body that a text begins, too."""
+    """Stop strings that also stop where the body of the given text ends."""
 
     ends = True
-    """Whether there will be a body to end."""
+    """Whether there is a body that can end."""
     space = ""
-    """White space, which belongs to the body only if more of it follows."""
+    """Trailing white space, which is part of the body only if more of it follows."""
 
     def add(self, text: str) -> str:
         """The text that can be shown now."""
@@ -186,20 +186,20 @@ class BodyEnd(StopStrings):
         return shown
 
     def flush(self) -> str:
-        """What was held back and did not stop it."""
+        """Return what was held back, at the end."""
         space, self.space = self.space, ""
         return super().add(space) + super().flush()
 
     def _body(self, text: str) -> tuple[str, bool]:
-        """What of the text belongs to the body, and whether that ends there."""
+        """The part of the text in the body, and whether the body ends there."""
         raise NotImplementedError
 
 
 class Dedent(BodyEnd):
-    """Ends the body of a block: where a line stands as far out as the block's heading."""
+    """Ends a block's body at a line that is not indented further than its heading."""
 
     def __init__(self, strings: Sequence[str], text: str):
-        """Of what goes on with `text`; where that does not end in a heading, only the strings stop it."""
+        """For a continuation of `text`; without a heading at its end, only the strings stop it."""
         super().__init__(strings, going_on=True)
         self.layout = Layout()
         self.layout.add(text.rstrip() + "\n")
@@ -208,10 +208,10 @@ class Dedent(BodyEnd):
         self.margin = self.layout.levels[-1]
         """The column of the heading."""
         self.begun = False
-        """Whether a line of the body was written."""
+        """Whether the body has a line."""
 
     def _body(self, text: str) -> tuple[str, bool]:
-        """What of the text belongs to the body, and whether that ends there."""
+        """The part of the text in the body, and whether the body ends there."""
         body = ""
         for part in PARTS.findall(text):
             if part.isspace():
@@ -228,7 +228,7 @@ class Dedent(BodyEnd):
 
 
 class ClosingBrace(BodyEnd):
-    """Ends with the line that closes the brace in which a text ends, by where it stands."""
+    """Ends with the closing brace, on its own line, of the brace that the text ends in."""
 
     def __init__(self, strings: Sequence[str], text: str):
         super().__init__(strings, going_on=True)
@@ -237,9 +237,9 @@ class ClosingBrace(BodyEnd):
         self.margin = len(opening) - len(opening.lstrip())
         _, broken, begun = text[len(text.rstrip()) :].rpartition("\n")
         self.heading = not broken
-        """Whether the line that opened it is still being written."""
+        """Whether the line with the opening brace is still being written."""
         self.line = opening if self.heading else begun
-        """The line that is being written."""
+        """The current line."""
 
     def _body(self, text: str) -> tuple[str, bool]:
         *ended, rest = text.split("\n")
@@ -261,6 +261,6 @@ class ClosingBrace(BodyEnd):
 
 
 def end_body(strings: Sequence[str], text: str) -> StopStrings:
-    """What ends the body that a text begins: a block after a colon, or what stands in braces; else the strings do."""
+    """Stop strings that end a block after a colon or in braces, whichever the text begins."""
     block = Dedent(strings, text)
     return ClosingBrace(strings, text) if not block.ends and text.rstrip().endswith("{") else block

@@ -1,4 +1,4 @@
-"""The likeliest lines: a beam search to the line's end, and the probabilities of lines that are given."""
+"""Beam search for the most likely rests of a line, and the probabilities of given ones."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from chatapp.generation.text.tokenizer import Tokenizer
 
 LOGITS = 64 << 20
 UNLIKELY = -12.0
-"""The log-probability of a token below which nobody misses the line that it ends."""
+"""Line ends of a lower log-probability are ignored."""
 
 FAR = 4.0
-"""By how much a line's log-probability may be less than the likeliest's: no choice depends on those behind."""
+"""Lines whose log-probability is lower than the best's by more than this are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,66 +26,66 @@ class Line:
     """The rest of a line."""
 
     text: str
-    """Without the line's end."""
+    """Without the line end."""
     tokens: tuple[int, ...]
-    """Its likeliest spelling, from where the word begins that is being typed, without the line's end."""
+    """Its most likely spelling, from the beginning of the word being typed, without the line end."""
     logprob: float
-    """Natural logarithm of its probability, that of the line's end included, however it was spelt and ended."""
+    """Natural logarithm of its probability with the line end, over all spellings and line ends."""
 
 
 @dataclass(slots=True)
 class Beam:
-    """A line as it grows."""
+    """A partial line."""
 
     tokens: list[int]
     told: bytes
-    """What they spell after what was typed."""
+    """The bytes they spell after the typed part."""
     logprob: float
     parent: int
     """The session's row that it continues."""
 
 
 class LineEnds:
-    """Which tokens end a line: those that end the reply, and those that begin another line."""
+    """The tokens that end a line: the ends of a reply, and those with a line break."""
 
     def __init__(self, tokenizer: Tokenizer, end: Iterable[int]):
         self.tokenizer = tokenizer
         breaking = tokenizer.spelling.breaking
         self.ending = np.union1d(np.array(sorted(end), np.int64), breaking.get(b"", np.empty(0, np.int64)))
         self.groups = {head: ids for head, ids in breaking.items() if head}
-        """Tokens that end it with something before, by what that is."""
+        """Tokens with text before the line break, by that text."""
         self.heads = {int(token): head for head, ids in self.groups.items() for token in ids}
         self.within = np.array(list(self.heads), np.int64)
 
     def logprob(self, logprobs: np.ndarray) -> float:
-        """Of the line's end, from log-probabilities (vocab,)."""
+        """The log-probability of a line end, from log-probabilities (vocab,)."""
         return add_logprobs(logprobs[self.ending])
 
 
 class LineSearch:
-    """A beam search for the `count` likeliest lines: a decoding that has nothing to tell before it ends.
+    """A decoding that finds the `count` most likely lines; nothing is delivered before it ends.
 
-    What is told begins where the word ends that is typed already. The ways to spell and to end a line are one line, and
-    their probabilities are added.
+    Lines begin after the part of a word that was typed. Different spellings and line ends are one line, and their
+    probabilities are added.
     """
 
     def __init__(self, ends: LineEnds, typed: Typed | None, *, width: int, count: int, limit: int):
-        """`limit` is how many tokens a line may have."""
+        """`limit` is the most tokens of a line."""
         self.ends, self.typed, self.width, self.count, self.limit = ends, typed, width, count, limit
         self.beams = [Beam([], b"", 0.0, 0)]
         self.found: dict[bytes, tuple[float, float, list[int]]] = {}
-        """By text: the log-probability of all spellings, and the likeliest with its own."""
+        """By text: the log-probability of all spellings, and the most likely one with its own."""
 
     @property
     def lines(self) -> list[Line]:
-        """The lines found so far, the likeliest first."""
+        """The lines found so far, most likely first."""
         least = self._least()
         wanted = [each for each in self.found.items() if each[1][0] >= least]
         best = sorted(wanted, key=lambda each: (-each[1][0], each[0]))[: self.count]
         return [Line(text.decode(errors="replace"), tuple(tokens), every) for text, (every, _, tokens) in best]
 
     def step(self, logits: np.ndarray, top: Top | None) -> Step:
-        """Lengthen every beam by its likeliest tokens, and keep the likeliest beams."""
+        """Extend every beam by its most likely tokens, and keep the best beams."""
         grown: list[Beam] = []
         for place, beam in enumerate(self.beams):
             grown += self._grow(beam, place, logits[place, -1])
@@ -95,7 +95,7 @@ class LineSearch:
         return Step([beam.tokens[-1] for beam in self.beams], [beam.parent for beam in self.beams], not self.beams)
 
     def _grow(self, beam: Beam, place: int, logits: np.ndarray) -> list[Beam]:
-        """Finish a beam in every way, and return its likeliest continuations."""
+        """Finish a beam in all ways, and return its most likely extensions."""
         rest = self.typed.rest(beam.tokens) if self.typed else b""
         logprobs = normalise(restrict(logits, self.typed.allowed(beam.tokens) if self.typed else None))
         if not rest:
@@ -125,7 +125,7 @@ class LineSearch:
         )
 
     def _least(self) -> float:
-        """What a line must have to be among those wanted."""
+        """The log-probability that a line needs to be among the wanted ones."""
         best = sorted((every for every, _, _ in self.found.values()), reverse=True)
         return max(best[self.count - 1] if len(best) >= self.count else -inf, best[0] - FAR if best else -inf)
 
@@ -146,7 +146,7 @@ def add_logprobs(logprobs: np.ndarray) -> float:
 
 
 def spell(tokenizer: Tokenizer, taken: Sequence[int], text: str) -> list[tuple[int, ...]]:
-    """The likeliest spellings of a line that goes on from the tokens taken: as one text with these, and after them."""
+    """The likely spellings of a line after the tokens taken: tokenised together with them, and apart."""
     spellings = [(*taken, *tokenizer.encode(text))]
     if taken:
         with_taken = tokenizer.decode(taken) + text
@@ -157,10 +157,10 @@ def spell(tokenizer: Tokenizer, taken: Sequence[int], text: str) -> list[tuple[i
 def read_branches(
     session: Session, branches: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[tuple[int, ...], Sequence[np.ndarray]]]:
-    """Let each of some sorted sequences go on from what is cached: they, with the logits (vocab,) after each token.
+    """Read sorted sequences, each continuing the cache; yields each with the logits (vocab,) after every token.
 
-    They are one batch, or several whose logits take at most LOGITS bytes. Where rows are read apart, it is quicker to
-    walk from one to the next, of which only what differs is read.
+    They are read in batches whose logits take at most LOGITS bytes; or, if the session reads rows apart, one after
+    another, rereading only what differs.
     """
     return (walk_branches if session.rows_apart else batch_branches)(session, branches)
 
@@ -168,7 +168,7 @@ def read_branches(
 def walk_branches(
     session: Session, branches: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[tuple[int, ...], Sequence[np.ndarray]]]:
-    """The same, one after the other."""
+    """The same, one after another."""
     length, before, after = session.length, tuple[int, ...](), list[np.ndarray]()
     for branch in branches:
         shared = count_shared(before, branch)
@@ -183,7 +183,7 @@ def walk_branches(
 def batch_branches(
     session: Session, branches: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[tuple[int, ...], Sequence[np.ndarray]]]:
-    """The same, in batches of like length."""
+    """The same, in batches of similar length."""
     length, todo = session.length, sorted(branches, key=len)
     while todo:
         room = LOGITS // (4 * session.vocab_size)

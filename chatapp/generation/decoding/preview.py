@@ -1,4 +1,4 @@
-"""What the model says about the next token, kept so that options can be tried on it without the model."""
+"""The distribution of the next token, kept so that options can be previewed without the model."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -12,48 +12,48 @@ from chatapp.generation.options import Options
 from chatapp.generation.text.tokenizer import Tokenizer
 
 SHOWN = 10
-"""Candidates that a preview names."""
+"""Number of candidates in a preview."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A token that may come next."""
+    """A possible next token."""
 
     id: int
     text: str
     before: float
-    """Its probability, as the model gives it."""
+    """Its probability in the model's own distribution."""
     after: float
     """Its probability under the options; 0 if it cannot be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What some options make of the next token's distribution."""
+    """What options make of the next token's distribution."""
 
     candidates: tuple[Candidate, ...]
-    """The likeliest, before or after, first."""
+    """The most likely ones, before or after."""
     kept: int
-    """Tokens that can be drawn."""
+    """Number of tokens that can be drawn."""
     vocab_size: int
     entropy_before: float
-    """Of what the model gives, in bits."""
+    """Of the model's own distribution, in bits."""
     entropy: float
-    """Of what is drawn from, in bits."""
+    """Of the distribution that is drawn from, in bits."""
 
     @property
     def choices_before(self) -> float:
-        """So many equally likely tokens would be as uncertain as the model is."""
+        """The perplexity of the model's own distribution."""
         return math.exp2(self.entropy_before)
 
     @property
     def choices(self) -> float:
-        """So many equally likely tokens would be as uncertain as what is drawn."""
+        """The perplexity of the distribution that is drawn from."""
         return math.exp2(self.entropy)
 
 
 class Distribution:
-    """The logits of the next token, which stay as the model gave them."""
+    """The model's own logits of the next token."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Distribution:
         describe: Callable[[int], str],
         tokenizer: Tokenizer | None = None,
     ):
-        """From logits (vocab,), which are copied; `prompt` are the tokens that penalties are about."""
+        """Copies logits (vocab,); `prompt` is for penalties."""
         self.tokenizer = tokenizer
         self.logits = np.array(logits, np.float32)
         self.prompt, self.describe = tuple(prompt), describe
@@ -74,7 +74,7 @@ class Distribution:
         self._best = largest(self.logits, SHOWN)
 
     def under(self, options: Options, reply: Iterable[int] = ()) -> Preview:
-        """What a Sampler with these options draws from, when the reply so far has the tokens `reply`."""
+        """The distribution that a Sampler with these options draws from, after the tokens `reply`."""
         size = self.logits.size
         sampler = Sampler(options, seed=0, index=0, prompt=self.prompt, vocab_size=size, tokenizer=self.tokenizer)
         for token in reply:
@@ -113,7 +113,7 @@ class Distribution:
 
 
 def bits(weights: np.ndarray) -> float:
-    """The entropy of weights."""
+    """The entropy of weights, in bits."""
     possible = weights[weights > 0]
     total = float(possible.sum(dtype=np.float64))
     return max(0.0, math.log2(total) - float((possible * np.log2(possible)).sum(dtype=np.float64)) / total)

@@ -1,4 +1,4 @@
-"""Biases, penalties, bans: small functions that change the logits of one row's next token."""
+"""Biases, penalties, bans: small functions that change the logits of a row's next token."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from chatapp.generation.text.tokenizer import Tokenizer
 
 
 class History:
-    """The tokens of a row so far, which processors look at."""
+    """The tokens of a row so far, for processors."""
 
     def __init__(self, prompt: Iterable[int]):
         self.tokens = list(prompt)
-        """Those of the prompt, then those of the reply."""
+        """The prompt's tokens, then the reply's."""
         self.begun = len(self.tokens)
-        """How many of them are the prompt's."""
+        """How many are the prompt's."""
 
     @property
     def reply(self) -> Sequence[int]:
@@ -26,21 +26,21 @@ class History:
 
     @cached_property
     def seen(self) -> "Seen":
-        """Which there are, and how often."""
+        """The distinct tokens and their counts."""
         seen = Seen(self.tokens[: self.begun])
         for token in self.reply:
             seen.add(token)
         return seen
 
     def add(self, token: int) -> None:
-        """The reply grows by a token."""
+        """Append a token of the reply."""
         if "seen" in self.__dict__:
             self.seen.add(token)
         self.tokens.append(token)
 
 
 class Seen:
-    """The tokens of prompt and reply, each once, with how often each is in the reply."""
+    """The distinct tokens of prompt and reply, and how often each occurs in the reply."""
 
     def __init__(self, prompt: Iterable[int]):
         self.places = {token: place for place, token in enumerate(dict.fromkeys(prompt))}
@@ -72,7 +72,7 @@ Processor = Callable[[np.ndarray, History], None]
 
 
 def list_processors(options: Options, vocab_size: int, tokenizer: Tokenizer | None) -> list[Processor]:
-    """The processors that some options ask for, in the order in which they act."""
+    """The processors that the options ask for, in order."""
     found: list[Processor] = []
     if options.logit_bias:
         if unknown := [token for token in options.logit_bias if token >= vocab_size]:
@@ -100,7 +100,7 @@ def list_processors(options: Options, vocab_size: int, tokenizer: Tokenizer | No
 
 
 def add_biases(ids: np.ndarray, biases: np.ndarray, logits: np.ndarray, history: History) -> None:
-    """Add to the logits of some tokens."""
+    """Add biases to the logits of some tokens."""
     logits[ids] += biases
 
 
@@ -110,7 +110,7 @@ PENALTIES: Mapping[str, Penalty] = {
     "presence_penalty": lambda values, counts, by: values - by * (counts > 0),
     "frequency_penalty": lambda values, counts, by: values - by * counts,
 }
-"""What is done, in this order, to the logits of the tokens seen; `counts` is how often each is in the reply."""
+"""The penalties, in order, on logits of the tokens seen; `counts` is how often each is in the reply."""
 
 
 def penalise_seen(penalties: Sequence[tuple[Penalty, np.float32]], logits: np.ndarray, history: History) -> None:
@@ -123,7 +123,7 @@ def penalise_seen(penalties: Sequence[tuple[Penalty, np.float32]], logits: np.nd
 
 
 class Dry:
-    """Acts against repeating a sequence of tokens, the more, the longer it is, as llama.cpp's DRY does."""
+    """Penalises the repetition of sequences, the longer the more, as llama.cpp's DRY does."""
 
     def __init__(self, options: Options, tokenizer: Tokenizer | None):
         self.options, self.tokenizer = options, tokenizer
@@ -131,14 +131,14 @@ class Dry:
         self.breaking: dict[int, bool] = {}
 
     def __call__(self, logits: np.ndarray, history: History) -> None:
-        """Penalise every token that has followed what the text ends with."""
+        """Penalise tokens that would continue a repetition of the text's end."""
         multiplier, base, allowed = self.options.dry_multiplier, self.options.dry_base, self.options.dry_allowed_length
         for token, length in self.repeats(history.tokens).items():
             if length >= allowed:
                 logits[token] -= multiplier * base ** (length - allowed)
 
     def repeats(self, tokens: Sequence[int]) -> dict[int, int]:
-        """The tokens that have followed the end of these, with how many tokens before them are the same."""
+        """Tokens that followed earlier occurrences of the text's end, with the length of the repetition."""
         found: dict[int, int] = {}
         if len(tokens) < 2 or self.breaks(tokens[-1]):
             return found
@@ -163,7 +163,7 @@ class Dry:
         return self.breaking[token]
 
     def find_word(self, tokens: Sequence[int]) -> int:
-        """Where the word begins that the tokens end with, if whole words are spared; what it repeats itself is not."""
+        """Where the word at the end begins, if whole words are spared; repetition within it does not count."""
         if not (self.options.dry_whole_words and self.tokenizer):
             return 0
         place = len(tokens) - 1
@@ -172,19 +172,19 @@ class Dry:
         return place
 
     def goes_on(self, last: int, token: int) -> bool:
-        """Whether a token goes on with the word that another ends with."""
+        """Whether `token` continues the word that `last` ends with."""
         assert self.tokenizer
         before, after = (self.tokenizer.content(each).decode(errors="replace") for each in (last, token))
         return bool(WORD_END.search(before) and WORD_BEGINNING.match(after))
 
 
 LONGEST = 50
-"""Tokens of a repeated sequence that count: more would only be a number too large."""
+"""Longest repetition that counts: more would only make a number too large."""
 WORD_END, WORD_BEGINNING = re.compile(r"\w\Z"), re.compile(r"\w")
 
 
 def find_places(tokens: Sequence[int], token: int) -> Iterator[int]:
-    """Where a token stands, the very end left out."""
+    """The places of a token, except the last place."""
     place, last = -1, len(tokens) - 1
     with suppress(ValueError):
         while True:
@@ -193,7 +193,7 @@ def find_places(tokens: Sequence[int], token: int) -> Iterator[int]:
 
 
 def ban_repeated(size: int, logits: np.ndarray, history: History) -> None:
-    """Forbid what would make the same `size` tokens a second time, as transformers' NoRepeatNGram does."""
+    """Forbid tokens that would repeat a sequence of `size` tokens, as transformers' NoRepeatNGram does."""
     tokens = history.tokens
     if size == 1:
         logits[list(set(tokens))] = -np.inf
@@ -206,7 +206,7 @@ def ban_repeated(size: int, logits: np.ndarray, history: History) -> None:
 
 
 def ban_sequences(sequences: Sequence[tuple[int, ...]], logits: np.ndarray, history: History) -> None:
-    """Forbid the last token of each sequence where the others stand before it, as transformers' NoBadWords does."""
+    """Forbid the last token of each sequence where the others precede it, as transformers' NoBadWords does."""
     for *begun, last in sequences:
         if not begun or history.tokens[-len(begun) :] == begun:
             logits[last] = -np.inf

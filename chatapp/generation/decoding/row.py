@@ -1,4 +1,4 @@
-"""The n completions as they grow: their tokens, and the text they make."""
+"""Completions as they grow: their tokens and text."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -24,14 +24,14 @@ class Drawn(NamedTuple):
     token: int
     logprob: float | None
     best: Sequence[tuple[int, float]]
-    """The likeliest tokens in its place, with their log-probabilities."""
+    """The most likely tokens in its place, with their log-probabilities."""
     guessed: bool = False
-    """Whether it was guessed before the model said it."""
+    """Whether a draft predicted it."""
 
 
 @dataclass
 class Row:
-    """A completion with all that it alone remembers."""
+    """One completion, with all its state."""
 
     index: int
     sampler: Sampler
@@ -39,37 +39,37 @@ class Row:
     stops: StopStrings
     logprobs: int | None
     end: frozenset[int]
-    """Tokens that end it."""
+    """The tokens that end it."""
     limit: int
-    """How many tokens it may have."""
+    """The most tokens it may have."""
     constraint: Constraint | None = None
     told: Sequence[int] = ()
-    """What another engine has told of it before: it is said again, whatever the model thinks."""
+    """Tokens that another engine has already written of it, which are repeated."""
     tokens: list[int] = field(default_factory=list)
     drawn: deque[Drawn] = field(default_factory=deque)
-    """The last of the tokens, of which there is no text yet."""
+    """Tokens that are not turned into text yet."""
     untold: list[Token] = field(default_factory=list)
-    """The tokens before these, which the reader does not know yet; their seconds are 0."""
+    """Tokens before these that are not delivered yet; their `seconds` are 0."""
     text: str = ""
-    """What can be shown of them."""
+    """Their text that can be shown."""
     weights: np.ndarray | None = None
-    """Where log-probabilities are reckoned."""
+    """Scratch memory for log-probabilities."""
     finish_reason: FinishReason | None = None
     score: float | None = None
-    """Of a text that a beam search has found."""
+    """Its score, if a beam search found it."""
     seconds: float = 0.0
-    """The turn's time when the last token told was drawn; 0 before the first."""
+    """The turn's time at the last token delivered; 0 before the first."""
 
     def go_on_from(self, begun: Sequence[int]) -> None:
-        """The reply has begun with these tokens, which are told already."""
+        """Begin the reply with these tokens, which are delivered already."""
         for token in begun:
             self.detokenizer.add(token)
             self.sampler.add(token)
 
     def sample(self, logits: np.ndarray, top: Top | None = None, guess: int | None = None) -> None:
-        """Grow by one token, from logits (vocab,); `top` are the largest of them, if they are known.
+        """Append a token drawn from logits (vocab,); `top` are the largest, if known.
 
-        A `guess` does not change which; it is only noted whether it was right.
+        A `guess` does not influence it; only its being right is recorded.
         """
         token = self._choose(logits, top)
         if self.logprobs is None:
@@ -80,9 +80,9 @@ class Row:
             self._grow(Drawn(token, *known, token == guess))
 
     def force(self) -> list[int]:
-        """Grow by the tokens that must follow, if there are any, and return them; the model is not asked."""
+        """Append tokens that must follow, if there are any, and return them; the model is not needed."""
         if self.finish_reason or self.logprobs is not None:
-            return []  # log-probabilities are the model's to tell
+            return []  # log-probabilities need the model
         grown = list[int]()
         while len(self.tokens) < len(self.told) and len(grown) < PART - 1 and not self.finish_reason:
             grown.append(self._say_again())
@@ -98,7 +98,7 @@ class Row:
         return grown
 
     def _choose(self, logits: np.ndarray, top: Top | None) -> int:
-        """The next token: drawn, among those that the constraint allows, unless only one can follow."""
+        """The next token: drawn among those that the constraint allows, unless there is only one."""
         if len(self.tokens) < len(self.told):
             return self._say_again()
         if self.constraint is None:
@@ -112,7 +112,7 @@ class Row:
         return self.sampler.sample(restrict(logits, allowed), narrow(top, allowed))
 
     def _say_again(self) -> int:
-        """The next of the tokens that were told, which takes the random numbers that it took there."""
+        """The next of the tokens already written; skips the random numbers that it took."""
         token = self.told[len(self.tokens)]
         if not (self.constraint and self.constraint.forced(self.tokens)):
             self.sampler.skip()
@@ -120,21 +120,21 @@ class Row:
         return token
 
     def _grow(self, drawn: Drawn) -> None:
-        """Take a token, and find out whether the reply ends with it."""
+        """Append a token, and find out whether it ends the reply."""
         self.drawn.append(drawn)
         self.tokens.append(drawn.token)
         if drawn.token in self.end or (self.constraint and self.constraint.ends(self.tokens)):
             self.finish_reason = "stop"
         elif len(self.tokens) >= self.limit:
             self.finish_reason = "length"
-        if self.stops.eager:  # it may end with what this one says: then nothing more is drawn
+        if self.stops.eager:  # it may end with this token's text, and then nothing more is drawn
             self.read()
 
     def read(self) -> None:
-        """Turn what was drawn into text; a stop string finishes the row."""
+        """Turn drawn tokens into text; a stop string ends the row."""
         while self.drawn:
             token, logprob, best, guessed = self.drawn.popleft()
-            describe = self.detokenizer.describe  # what might stand here: before the token itself is added
+            describe = self.detokenizer.describe  # alternatives are described before the token is added
             alternatives = tuple([Alternative(other, describe(other), value) for other, value in best])
             piece = "" if token in self.end else self.detokenizer.add(token)
             last = bool(self.finish_reason and not self.drawn)
@@ -148,9 +148,9 @@ class Row:
             self.untold.append(Token(token, piece, logprob, alternatives, 0.0, guessed))
 
     def tell(self, totals: Sequence[float]) -> tuple[tuple[Token, ...], str, FinishReason | None]:
-        """The tokens not told yet, the text that can now be shown, and how the row ends, if it ends with them.
+        """The undelivered tokens, the text that can now be shown, and the finish reason if there is one.
 
-        They were drawn when the turn had taken `totals` seconds.
+        `totals` is the turn's time at each of these tokens.
         """
         self.read()
         told = list[Token]()
@@ -162,7 +162,7 @@ class Row:
         return tuple(told), text, self.finish_reason
 
     def take_back(self) -> None:
-        """What was not told was never said."""
+        """Discard what was not delivered."""
         if count := len(self.drawn) + len(self.untold):
             del self.tokens[-count:]
             self.drawn.clear()
@@ -170,28 +170,28 @@ class Row:
 
 
 class Rows:
-    """The decoding that draws completions side by side, each for itself.
+    """A decoding of independent rows.
 
-    Finished rows leave, but for the very last: `rows` are, place by place, those whose tokens the session's rows hold.
+    Finished rows are removed, except the last one: the session's rows are those of `rows`, in order.
     """
 
     def __init__(self, rows: Sequence[Row]):
         self.rows = self._going = list(rows)
         self.events: list[BeamEvent] = []
-        """What a search would tell."""
-        self._parents = [0] * len(self.rows)  # each continues the one row that read the prompt
+        """For beam searches only."""
+        self._parents = [0] * len(self.rows)  # all continue the row that read the prompt
         self.counts: list[int] = []
-        """How many tokens each step has given that is not told yet."""
+        """Tokens of each step that is not delivered yet."""
         self._told = 0.0
-        """The turn's time after the last step that was told."""
+        """The turn's time after the last step delivered."""
 
     @property
     def cached(self) -> Sequence[int]:
-        """The tokens of the reply that stay in the cache."""
+        """The reply's tokens that stay in the cache."""
         return self.rows[0].tokens
 
     def grown(self, totals: Sequence[float]) -> Iterable[tuple[Row, Sequence[float]]]:
-        """The rows with new tokens, if there are any, and the turn's time when each was drawn."""
+        """The rows with new tokens, and the turn's time at each token."""
         if not totals:
             return ()
         counts, self.counts = self.counts, []
@@ -217,8 +217,8 @@ class Rows:
 
 
 def share_out(before: float, totals: Sequence[float], counts: Sequence[int]) -> Iterable[float]:
-    """The turn's time after each token, where steps that ended at `totals` gave so many each: an equal part of it."""
+    """The turn's time at each token: tokens of a step, which ended at `totals`, share its time equally."""
     for total, count in zip(totals, counts, strict=True):
-        begun = before or total  # the first step has read the prompt, all of it before its first token
+        begun = before or total  # the prompt was read before the first token
         yield from (begun + (total - begun) * (place + 1) / count for place in range(count))
         before = total

@@ -1,8 +1,8 @@
-"""Draws the tokens of one completion: from logits to a token.
+"""Sample a token from logits.
 
-First the processors change the logits: logit bias, repetition penalty, presence and frequency penalties, DRY, what must
-not recur, bad words. Then, unless the temperature is 0, the filters choose among the candidates in the order of
-`options.ORDER` or another one that is asked for, and a token is drawn.
+First the processors change the logits: logit bias, repetition, presence and frequency penalties, DRY, repeated n-grams,
+bad words. Then, unless the temperature is 0, the filters choose candidates, in the order of `options.ORDER` or the
+requested one, and a token is drawn.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ from chatapp.generation.text.tokenizer import Tokenizer
 
 
 class Sampler:
-    """Draws the tokens of one completion, and remembers what its processors and its seed need.
+    """Samples one completion's tokens; keeps the state of processors and random numbers.
 
-    Completion `index` has a stream of random numbers of its own, derived from (seed, index), and takes
-    one number per token (XTC another): what it draws does not depend on how many others are decoded beside it (except
-    where a backend rounds the logits of a batch differently from those of a single row).
+    Completion `index` has its own stream of random numbers, derived from (seed, index), and uses one number per token
+    (XTC another). So its tokens do not depend on how many others are decoded beside it, except where a backend rounds a
+    batch's logits differently from a single row's.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class Sampler:
         vocab_size: int,
         tokenizer: Tokenizer | None = None,
     ):
-        """`tokenizer` is needed for options that are about texts."""
+        """`tokenizer` is needed for options about texts."""
         self.options = options
-        self.random = Random(f"{seed} {index}")  # of the standard library: numpy's takes 3 MB to import
+        self.random = Random(f"{seed} {index}")  # the standard library's: numpy's takes 3 MB to import
         self.processors = list_processors(options, vocab_size, tokenizer)
         self.filters = list_filters(options)
         self.history = History(prompt if self.processors else ())
         self._buffer = np.empty(vocab_size if self.processors else 0, np.float32)
 
     def sample(self, logits: np.ndarray, top: Top | None = None) -> int:
-        """The next token, from logits (vocab,), which are left as they are; `top` saves looking for the largest."""
+        """Sample a token from logits (vocab,), which are not changed; `top` are the largest, if known."""
         if self.processors:
             logits, top = self.process(logits), None
         greedily = not self.options.temperature
@@ -54,18 +54,18 @@ class Sampler:
         return token
 
     def skip(self) -> None:
-        """Leave out the random numbers of a token that was drawn elsewhere, with the same seed."""
+        """Skip the random numbers of a token drawn elsewhere with the same seed."""
         if self.options.temperature:
             for _ in range(1 + self.filters.count(leave_out_obvious)):
                 self.random.random()
 
     def add(self, token: int) -> None:
-        """The reply has grown by a token."""
+        """Record a token of the reply."""
         if self.processors:
             self.history.add(token)
 
     def process(self, logits: np.ndarray) -> np.ndarray:
-        """The logits after all processors: these, or a copy that serves until the next call."""
+        """The logits after all processors: the same array, or a copy valid until the next call."""
         if not self.processors:
             return logits
         np.copyto(self._buffer, logits)
@@ -74,7 +74,7 @@ class Sampler:
         return self._buffer
 
     def choose(self, logits: np.ndarray, top: Top | None = None) -> Candidates:
-        """The tokens that may be drawn."""
+        """The candidates after all filters."""
         candidates = Candidates(logits, top)
         for act in self.filters:
             act(candidates, self.options, self.random)
@@ -84,10 +84,10 @@ class Sampler:
 def log_probability(
     logits: np.ndarray, token: int, count: int, top: Top | None = None, weights: np.ndarray | None = None
 ) -> tuple[float, list[tuple[int, float]]]:
-    """The logarithm of a token's probability, and the `count` likeliest tokens with theirs.
+    """A token's log-probability, and the `count` most likely tokens with theirs.
 
-    Of the model's own distribution: before biases, penalties, temperature and filters. `top` saves looking for the
-    largest, and `weights` (vocab,) float32 are overwritten, which is quicker than making new ones for each token.
+    They are of the model's own distribution, before biases, penalties, temperature and filters. `top` are the largest
+    logits, if known; `weights` (vocab,) float32 is scratch memory, faster than allocating it for each token.
     """
     peak = top[1][0] if top else logits.max()
     check_peak(peak)

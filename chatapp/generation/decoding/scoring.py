@@ -1,4 +1,4 @@
-"""The tokens of a prompt, and how likely the model finds each after those before it."""
+"""Score a prompt: the log-probability of each of its tokens."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,16 +13,16 @@ from chatapp.generation.delta import Alternative, Token
 from chatapp.generation.text.detokenizer import Detokenizer
 
 Known = tuple[float | None, Sequence[tuple[int, float]]]
-"""The log-probability of a token, and the likeliest in its place with theirs."""
+"""A token's log-probability, and the most likely tokens in its place with theirs."""
 FIRST: Known = None, ()
 
 
 def score_prompt(
     session: Session, prompt: list[int], given: int, count: int, detokenizer: Detokenizer
 ) -> Iterator[tuple[Token, ...]]:
-    """The tokens behind the first `given`, part by part as they are read, with the `count` likeliest in place of each.
+    """Yield the tokens after the first `given` ones, part by part, with the `count` most likely in place of each.
 
-    The first of them has no log-probability: what the tokenizer puts before a text is none of the reader's.
+    The first of them has no log-probability: what the tokenizer puts before a text is not the user's.
     """
     weights, place = np.empty(session.vocab_size, np.float32), 0
     known = [FIRST]
@@ -38,7 +38,7 @@ def score_prompt(
 
 
 def describe(token: int, known: Known, detokenizer: Detokenizer) -> Token:
-    """A token as it is told; one that says nothing by its name."""
+    """A scored token; one without text is shown by its name."""
     logprob, best = known
     others = tuple([Alternative(other, detokenizer.describe(other), value) for other, value in best])
     hidden = token in detokenizer.tokenizer.hidden

@@ -1,28 +1,28 @@
-"""Stop strings, found even when several tokens spell them."""
+"""Stop strings, found even if they are spread over several tokens."""
 
 from collections.abc import Sequence
 
 
 class StopStrings:
-    """Lets text through, except a stop string and what might be the beginning of one.
+    """Passes text on, except a stop string and what may be the beginning of one.
 
-    The stop string that is complete first wins, so that it does not matter how the text was cut up. Where the text
-    goes on from another one, `going_on`, empty lines at its beginning are let through: they would stop it each time.
+    The stop string that is complete first wins, so that it does not matter how the text is cut up. When `going_on` with
+    another text, empty lines at the beginning do not stop it.
     """
 
     def __init__(self, strings: Sequence[str], *, going_on: bool = False):
         self.strings = strings
         self.leading = going_on
-        """Whether there was nothing but white space yet, which is let through."""
+        """Whether there was only white space so far, which does not stop."""
         self.eager = bool(strings)
-        """Whether each token has to be read at once, because there may be no next one."""
+        """Whether each token has to be read at once, as there may be no next one."""
         self.held = ""
         self.found = False
         self.stop: str | None = None
         """The stop string that was found."""
 
     def add(self, text: str) -> str:
-        """The text that can be shown now; after a stop string was found, what stood before it."""
+        """The text that can be shown now: up to the stop string, once it is found."""
         if not self.strings:
             return text
         if self.leading:
@@ -37,12 +37,12 @@ class StopStrings:
         return ready
 
     def flush(self) -> str:
-        """What was held back and did not become a stop string."""
+        """Return what was held back, at the end."""
         held, self.held = self.held, ""
         return held
 
     def _beginning(self) -> int:
-        """Length of the longest end of the held text that begins a stop string."""
+        """Length of the longest suffix of the held text that begins a stop string."""
         longest = min(len(self.held), max(map(len, self.strings)) - 1)
         return next((n for n in range(longest, 0, -1) if self._begins(self.held[-n:])), 0)
 

@@ -1,1 +1,1 @@
-"""Text to tokens and back: tokenizer, chat template, infill prompt."""
+"""Text to tokens and back: tokenizer, chat template, infill prompts."""

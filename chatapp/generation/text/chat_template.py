@@ -1,4 +1,4 @@
-"""Messages in, prompt text out: the template of the model's publisher, in a process of its own."""
+"""Render conversations to prompts with the model publisher's template, in a process of its own."""
 
 import json
 import re
@@ -31,16 +31,16 @@ from model_store.tokenizers.chat_template import chat_template
 from model_store.tokenizers.special_tokens import special_tokens
 
 STAND_IN = re.compile("\ue000([0-9]+)\ue001")
-"""What stands for a message's text while the template's own text is looked at: private-use characters."""
+"""Placeholder for a message's text when the template's own text is looked at: private-use characters."""
 
 ANSWERED_WITHIN = "tool_responses"
-"""Where Gemma 4's template looks for what functions have answered: in the message that calls them."""
+"""Where Gemma 4's template expects functions' results: in the message that calls them."""
 SWITCH = re.compile(r"/(?:no_)?think\b")
-"""What templates look for in a system prompt, and write other control tokens where it is there."""
+"""What templates look for in a system prompt, and answer with other control tokens."""
 
 
 class ChatTemplate:
-    """How a model wants a conversation to be written."""
+    """A model's chat template."""
 
     def __init__(self, folder: Path, renderer: Renderer = RENDERER):
         """Read the template of the checkpoint in `folder`."""
@@ -57,21 +57,21 @@ class ChatTemplate:
 
     @cached_property
     def switch(self) -> str | None:
-        """The variable that switches thinking; None where the template has none."""
+        """The template's variable that switches thinking; None if it has none."""
         return find_switch(self.source)
 
     @cached_property
     def thinking_choices(self) -> tuple[Think, ...]:
-        """What can be chosen of the model's thinking."""
+        """The settings for thinking that the template knows."""
         return find_choices(self.source)
 
     @cached_property
     def knows_tools(self) -> bool:
-        """Whether the template tells the model what functions it may call."""
+        """Whether the template supports tools."""
         return mentions_tools(self.source)
 
     def find_opening(self, think: Think | None = None) -> str:
-        """The mark of thinking with which the template ends a prompt: the reply goes on inside."""
+        """The thinking mark that the template puts at the end of a prompt; the reply continues inside."""
         if think not in self._openings:
             (prompt,) = self.render([Message("user", "x")], think=think)
             self._openings[think] = find_opening(prompt)
@@ -85,12 +85,13 @@ class ChatTemplate:
         think: Think | None = None,
         tools: Sequence[str] = (),
     ) -> list[int]:
-        """Tokens of the rendered conversation, where only the template can make control tokens.
+        """Tokens of the rendered conversation, in which only the template can create control tokens.
 
-        Where a message spells one, marks are put into its spelling before the template sees it. The control tokens
-        must then be those of the template alone, rendered without the messages' texts. If they are not (it changes
-        letters, or decides by the content), the texts are put into that rendering: then the template has seen no
-        content, only that there is some. An assistant's <think> and <tool_call> are its own, and stay in both.
+        If a message spells a control token, its spelling is broken up with MARKs before the template sees it. The
+        control tokens must then be those of the template rendered with placeholders instead of texts. If they are not,
+        because it changes letters or depends on the content, the texts are put into that rendering: then the template
+        has seen no content, only that there is some. An assistant's <think> and <tool_call> are its own, and stay in
+        both.
         """
         texts, guarded, stand_ins = list[str](), list[Message](), list[Message]()
         for message in map(self._heard, messages):
@@ -116,10 +117,10 @@ class ChatTemplate:
         return tokenizer.encode_template("".join(parts))
 
     def _heard(self, message: Message) -> Message:
-        """A message as the template wants it: an answer without its thinking, unless the template sees to that.
+        """A message as the template expects it: answers without thinking, unless the template removes that.
 
-        Hunyuan's does by the marks around its answers, which nobody is told, so that no message has them.
-        gpt-oss's takes what stands beside a call for its thinking, and leaves it out when an answer has followed.
+        Hunyuan's template does so by the marks around its answers, which are never shown, so that no message has them.
+        gpt-oss's takes text beside a call for thinking, and removes it once an answer has followed.
         """
         sees = ANSWER[0] not in self.source and any(end in self.source for _, end in MARKS)
         if message.role != "assistant" or sees:
@@ -131,9 +132,9 @@ class ChatTemplate:
     def render(
         self, *conversations: Sequence[Message], think: Think | None = None, tools: Sequence[str] = ()
     ) -> list[str]:
-        """Conversations as texts, up to where the model's turn begins; `think` throws the template's switch.
+        """Render conversations up to where the model's turn begins; `think` sets the template's switch.
 
-        How much it is to think is whether it is to think, for a template that knows no more.
+        For a template that only knows on and off, any effort is on.
         """
         knows_effort = EFFORTS[0] in self.thinking_choices
         effort = {EFFORT: think} if isinstance(think, str) and knows_effort else {}
@@ -152,7 +153,7 @@ class ChatTemplate:
             **effort,
         }
         if think is not None and self.switch:
-            names[self.switch] = (-1 if think else 0) if self.switch == BUDGET else bool(think)  # -1 is any budget
+            names[self.switch] = (-1 if think else 0) if self.switch == BUDGET else bool(think)  # -1: unlimited
         try:
             return self.renderer.render(self.source, turns, names)
         except RenderingError as error:
@@ -161,7 +162,7 @@ class ChatTemplate:
     def render_joined(
         self, *conversations: Sequence[Message], think: Think | None = None, tools: Sequence[str] = ()
     ) -> list[str]:
-        """The same; where the template refuses them, or leaves a system prompt out, with their neighbours joined."""
+        """The same; if the template raises, or drops a system prompt, neighbouring messages are joined first."""
         joined = [join_neighbours(one) for one in conversations]
         fine = joined == [list(one) for one in conversations]
         try:
@@ -176,9 +177,9 @@ class ChatTemplate:
 
 
 def join_neighbours(messages: Sequence[Message]) -> list[Message]:
-    """A conversation in which the roles take turns, and only the first message is a system prompt.
+    """Join messages so that roles alternate, and only the first message is a system prompt.
 
-    Coding agents say more in the system's name later on, and several things in a row; many templates want neither.
+    Coding agents send system messages later on, and several messages of a role in a row; many templates allow neither.
     """
     found = list[Message]()
     for message in messages:
@@ -193,16 +194,16 @@ def join_neighbours(messages: Sequence[Message]) -> list[Message]:
 
 
 def tells_system(messages: Sequence[Message], text: str) -> bool:
-    """Whether a rendered conversation has all of its system prompts, the first aside."""
+    """Whether a rendered conversation contains all system prompts after the first message."""
     return all(one.text.strip() in text for one in messages[1:] if one.role == "system")
 
 
 PART = 1 << 16
-"""Characters that are counted at a time: of megabytes, the first few of these are enough."""
+"""Characters that are tokenised at a time, as the first parts of megabytes are enough."""
 
 
 def count_beyond(messages: Sequence[Message], tokenizer: Tokenizer, limit: int) -> int:
-    """The tokens of the last messages, counted until they are more than the limit; 0 where they never are."""
+    """The number of tokens of the last messages, counted until they exceed the limit; 0 if they never do."""
     found = 0
     if sum(len(message.text) for message in messages) <= limit:
         return 0
@@ -216,12 +217,12 @@ def count_beyond(messages: Sequence[Message], tokenizer: Tokenizer, limit: int) 
 
 
 def mentions_tools(source: str) -> bool:
-    """Whether a template looks at the functions that a model may call."""
+    """Whether a template uses the variable for tools."""
     return find_variable(source, ["tools"]) is not None
 
 
 def _describe(message: Message) -> dict[str, Any]:  # Any: as templates look at it
-    """A message as templates look at it."""
+    """A message as templates see it."""
     found: dict[str, Any] = {"role": message.role, "content": message.text}
     if message.calls:
         found["tool_calls"] = [
@@ -238,7 +239,7 @@ def _describe(message: Message) -> dict[str, Any]:  # Any: as templates look at 
 
 
 def answer_within(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:  # Any: as templates look at it
-    """The messages, with what functions have answered in those that call them."""
+    """Move functions' results into the messages that call them."""
     found: list[dict[str, Any]] = []
     for turn in turns:
         if "tool_call_id" in turn and found and "tool_calls" in found[-1]:
@@ -250,7 +251,7 @@ def answer_within(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:  # Any: 
 
 
 def _guard(value: Any, tokenizer: Tokenizer) -> Any:  # Any: parsed JSON
-    """JSON whose texts make no control tokens."""
+    """JSON with all texts guarded against control tokens."""
     if isinstance(value, str):
         return tokenizer.guard(value)
     if isinstance(value, list):
@@ -266,9 +267,9 @@ def _guard_call(call: ToolCall, tokenizer: Tokenizer) -> ToolCall:
 
 
 def _stand_in(text: str, kept: Sequence[tuple[int, int]], texts: list[str]) -> str:
-    """A message with a mark for each of its texts, which are added to `texts`, between the places that it keeps.
+    """Replace each of a message's texts, which are appended to `texts`, by a placeholder; `kept` places stay.
 
-    The white space around them is the same, for templates that strip it.
+    The white space around them is kept, for templates that strip it.
     """
     written, start = "", 0
     for begin, end in [*kept, (len(text), len(text))]:

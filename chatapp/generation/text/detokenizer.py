@@ -1,4 +1,4 @@
-"""Tokens in, whole characters out, as they arrive."""
+"""Turn tokens into text as they arrive, whole characters only."""
 
 from __future__ import annotations  # as in chatapp.text.child
 
@@ -11,11 +11,11 @@ from typing import Protocol
 from chatapp.generation.text.thinking import CALL, THINK
 
 RECIPIENT = re.compile(r"to=functions\.([\w.-]+)")
-"""Whom a message of gpt-oss is for, in its header."""
+"""The function that a message of gpt-oss is for, in its header."""
 
 
 class Tokenizer(Protocol):
-    """What is asked of a tokenizer."""
+    """What a detokenizer needs of its tokenizer."""
 
     hidden: frozenset[int]
     harmony: dict[int, str]
@@ -27,23 +27,23 @@ class Tokenizer(Protocol):
 
 
 class Detokenizer:
-    """Turns tokens into text as they arrive, each once, and never takes back a character.
+    """Turns tokens into text as they arrive, and never takes back a character.
 
-    The pieces together are what decoding all tokens at once gives. (One difference: among byte-fallback
-    tokens an invalid byte becomes U+FFFD alone, where decoding at once spoils the whole run of bytes.)
+    The pieces together equal decoding all tokens at once. (With one exception: among byte-fallback tokens, an invalid
+    byte becomes U+FFFD alone, where decoding at once spoils the whole run of bytes.)
     """
 
     def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
-        """`context` is what the text continues: it decides, for some tokenizers, about the first space.
+        """`context` are the tokens before, which for some tokenizers decide about the first space.
 
-        The first `given` bytes are not told: the text before ends with them.
+        The first `given` bytes are not returned: the text before already ends with them.
         """
         self.tokenizer, self.given = tokenizer, given
         self.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self.previous = next((token for token in reversed(context) if self._visible(token)), None)
 
     def add(self, token: int) -> str:
-        """The text that this token completes; the beginning of a character waits for its end."""
+        """The text that this token completes; incomplete characters wait."""
         whole = self.tokenizer.whole(token)
         if whole is not None and not (self.given or self.utf8.getstate()[0]):
             self.previous = token
@@ -56,18 +56,18 @@ class Detokenizer:
         return text
 
     def copy(self) -> Detokenizer:
-        """Another one that goes on from here."""
+        """A copy."""
         other = copy.copy(self)
         other.utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         other.utf8.setstate(self.utf8.getstate())
         return other
 
     def flush(self) -> str:
-        """What is left at the end: U+FFFD if a character remained incomplete."""
+        """The rest at the end: U+FFFD for an incomplete character."""
         return self.utf8.decode(b"", final=True)
 
     def describe(self, token: int) -> str:
-        """What a token would look like here, were it the next one; a special token by its name."""
+        """How a token would look as the next one; a special token by its name."""
         whole = self.tokenizer.whole(token)
         if whole is not None and not self.given:
             return whole
@@ -80,7 +80,7 @@ class Detokenizer:
         return token not in self.tokenizer.hidden and bool(self.tokenizer.name(token))
 
     def _text(self, token: int) -> str:
-        """What a token of characters adds: how it is spaced depends on whether one stands before it."""
+        """The text that a token adds; spacing depends on whether there is text before it."""
         alone = self.tokenizer.decode([token])
         if self.previous is None:
             return alone
@@ -90,16 +90,15 @@ class Detokenizer:
 
 
 class HarmonyDetokenizer(Detokenizer):
-    """Tells gpt-oss's channels, https://github.com/openai/harmony, as other models tell what they think and call.
+    """Converts gpt-oss's channels, https://github.com/openai/harmony, to the marks of other models.
 
-    A message is a header, which names its channel and whom it is for, and a content; an answer is the one in the
-    channel `final`.
+    A message has a header, which names its channel and recipient, and a content; an answer is in the channel `final`.
     """
 
     def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
         super().__init__(tokenizer, context, given)
         self.header: str | None = None
-        """What was read of a header; None within a content."""
+        """The header read so far; None within a content."""
         self.begun = self.thinking = False
 
     def add(self, token: int) -> str:
@@ -117,7 +116,7 @@ class HarmonyDetokenizer(Detokenizer):
         return ""
 
     def _open(self, header: str) -> str:
-        """What is told where a content begins."""
+        """The text for the beginning of a content."""
         called = RECIPIENT.search(header)
         thinks = not called and "<|channel|>final" not in header and not (self.begun and not self.thinking)
         begin, end = THINK

@@ -1,4 +1,4 @@
-"""Prefix and suffix in, fill-in-the-middle prompt out, in the form that a model was taught."""
+"""Fill-in-the-middle prompts in the forms that models were trained on."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from chatapp.generation.text.surroundings import Excerpt, Surroundings
 from chatapp.generation.text.tokenizer import Tokenizer
 
 MAX_TOKENS = 64
-"""How much is filled in when the options do not say."""
+"""Tokens to fill in if the options do not say."""
 ENDS = (
     "<|endoftext|>",
     "<fim_pad>",
@@ -23,37 +23,37 @@ ENDS = (
     "▁<EOT>",
     "[MIDDLE]",
 )
-"""Tokens, besides those of the forms, after which nothing belongs to the middle."""
+"""Further tokens that end the middle."""
 FILE_STARTS = "<file_sep>", "<|file_sep|>", "<|file_separator|>"
-"""What stands before each file where several are one text: StarCoder2, Qwen, CodeGemma."""
+"""The token before each file of a repository: StarCoder2, Qwen, CodeGemma."""
 SHORTEST = 4
-"""Characters of a line that are no mere bracket: what stands behind the gap and may as well stand in it."""
+"""Shorter lines after a gap are mere brackets, which may occur in the gap too."""
 WORD = re.compile(r" ?\w*\Z")
-"""What is chosen again of a prefix: the identifier that it ends within, with the space before it."""
+"""The part of a prefix that is generated again: the identifier at its end, with the space before."""
 LONGEST = 64
-"""Bytes of an identifier; of what is longer only the last token is chosen again."""
+"""Of longer identifiers, in bytes, only the last token is generated again."""
 SENTINELS = 100
-"""Gaps that T5 tells apart."""
+"""Sentinel tokens of T5."""
 CHARACTERS_PER_TOKEN = 8
-"""More than a token of code spells on average: what is farther away cannot fit the context."""
+"""More than the characters of an average token of code: text farther away cannot fit the context."""
 Encode = Callable[[str], list[int]]
 PART = re.compile(r"(▁?<[^<>{}]+>|\[[A-Z]+\]|\{[a-z]+\})")
-"""A token or a slot of a form; what stands between them is text."""
+"""A token or a slot of a form; the rest is text."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """How some models were taught to fill gaps; what is spelled <so> or [SO] are tokens, what {so} is filled in."""
+    """A prompt form: <so> and [SO] are tokens, {so} is a slot."""
 
     gap: str
-    """The file alone."""
+    """The form for a single file."""
     placed: str = ""
-    """The same where its path is known; empty where the models never saw paths."""
+    """The form for a file with a known path; "" if the models never saw paths."""
     file: str = ""
-    """Each other file, in {files}; empty where they never saw several."""
+    """The form of every other file, in {files}; "" if the models never saw several."""
 
     def marks(self) -> set[str]:
-        """The tokens that are spelled in it."""
+        """The tokens in the form."""
         parts = PART.split(self.gap + self.placed + self.file)
         return {part for part in parts[1::2] if not part.startswith("{")}
 
@@ -103,14 +103,14 @@ FORMS = (
     Form(STARCODER),
     Form(PIPED),
 )
-"""The first one counts whose tokens a vocabulary has."""
+"""In order: the first form counts whose tokens a vocabulary has."""
 LEFT_TO_RIGHT = Form("{prefix}")
-"""Of models that were never taught to fill gaps."""
+"""For models that were not trained to fill gaps."""
 
 
 @dataclass(frozen=True)
 class Infill:
-    """How a model wants a gap to be presented."""
+    """A model's way to fill gaps."""
 
     form: Form
     end: frozenset[int]
@@ -120,16 +120,16 @@ class Infill:
 
     @property
     def sees_suffix(self) -> bool:
-        """Whether what stands behind the gap counts at all."""
+        """Whether the text after the gap matters at all."""
         return self.form != LEFT_TO_RIGHT
 
     def prompt(
         self, tokenizer: Tokenizer, prefix: str, suffix: str, room: int, around: Surroundings | None = None
     ) -> list[int]:
-        """The prompt, of at most `room` tokens: of the text, what is farthest from the gap is left out.
+        """A prompt of at most `room` tokens, leaving out what is farthest from the gap.
 
-        Excerpts of other files stand first and have a quarter of it; of the rest, the prefix has three quarters or
-        more.
+        Excerpts of other files come first, in up to a quarter of the room; the prefix gets three quarters of the rest,
+        or more.
         """
         template, values = self.form.gap, dict[str, str | list[int]](prefix=[], suffix=[])
         if around and self.form.placed:
@@ -143,7 +143,7 @@ class Infill:
         return [*tokenizer.start, *fill(tokenizer, template, values | {"prefix": before, "suffix": after})]
 
     def _excerpts(self, tokenizer: Tokenizer, excerpts: Sequence[Excerpt], room: int) -> list[int]:
-        """Those that fit, what matters most last: next to the gap."""
+        """The excerpts that fit, the most relevant last, next to the gap."""
         chosen = list[list[int]]()
         for excerpt in excerpts if self.form.file else ():
             tokens = fill(tokenizer, self.form.file, {"path": excerpt.path, "text": excerpt.text.rstrip("\r\n")})
@@ -153,10 +153,10 @@ class Infill:
         return [token for tokens in chosen for token in tokens]
 
     def heal(self, tokenizer: Tokenizer, prompt: list[int], prefix: str) -> tuple[list[int], list[int]]:
-        """The prompt without the tokens of the word that the prefix ends with, and these.
+        """Token healing: split off the tokens of the word that the prefix ends within.
 
-        A prefix that ends within a word ends with tokens that are rare there: they are chosen again. Where the middle
-        does not follow the prefix, nothing is.
+        Such tokens are rare at the end of a word's part: they are generated again. Where the middle does not follow the
+        prefix, nothing is split off.
         """
         if not (self.form.gap.endswith("{prefix}") and tokenizer.byte_level):
             return prompt, []
@@ -172,11 +172,11 @@ class Infill:
 
 @dataclass(frozen=True)
 class Gap:
-    """How an encoder-decoder wants a gap to be presented: as a token in its place, which the answer begins with."""
+    """An encoder-decoder's way to fill gaps: a sentinel token stands for the gap, and begins the answer."""
 
     sentinel: int
     end: frozenset[int]
-    """Tokens that end the middle: the next gap's, which is not there, among them."""
+    """Tokens that end the middle, with the next gap's sentinel, which is not in the prompt."""
 
     sees_suffix = True
 
@@ -188,25 +188,25 @@ class Gap:
     def prompt(
         self, tokenizer: Tokenizer, prefix: str, suffix: str, room: int, around: Surroundings | None = None
     ) -> list[int]:
-        """The prompt, of at most `room` tokens: of the text, what is farthest from the gap is left out."""
+        """A prompt of at most `room` tokens, leaving out what is farthest from the gap."""
         room -= len(tokenizer.start) + len(tokenizer.finish) + 1
         before, after = trim(tokenizer, prefix, suffix, room, (tokenizer.encode, tokenizer.encode))
         return [*tokenizer.start, *before, self.sentinel, *after, *tokenizer.finish]
 
     def heal(self, tokenizer: Tokenizer, prompt: list[int], prefix: str) -> tuple[list[int], list[int]]:
-        """The prompt as it is: the answer does not go on with the prefix."""
+        """No token healing: the answer does not continue the prefix."""
         return prompt, []
 
 
 def line_behind(suffix: str) -> list[str]:
-    """The stop string of a gap that ends its line: the next line that says something, with the line break before it."""
+    """The stop string for a gap that ends its line: a line break and the next line with content."""
     rest, _, behind = suffix.partition("\n")
     line = next((line.rstrip() for line in behind.splitlines() if line.strip()), "")
     return [f"\n{line}"] if not rest.strip() and len(line.strip()) >= SHORTEST else []
 
 
 def find(tokenizer: Tokenizer) -> Infill:
-    """How this tokenizer's model infills, or goes on with the prefix if it cannot."""
+    """How this tokenizer's model fills gaps, or continues the prefix if it cannot."""
     form = _find_form(tokenizer)
     marks = set(ENDS).union(*(other.marks() for other in (MELLUM, *FORMS)))
     ends = {token for mark in marks if (token := tokenizer.token_id(mark)) is not None}
@@ -229,27 +229,28 @@ def _has(tokenizer: Tokenizer, form: Form) -> bool:
 
 
 def _is_mellum(tokenizer: Tokenizer) -> bool:
-    """Whether this is Mellum's vocabulary, which has the tokens of StarCoder's, for another order.
+    """Whether this is Mellum's vocabulary, which has StarCoder's tokens but another order in its prompts.
 
-    Both begin with them, where models that got them later have them at the end; only StarCoder's divides numbers.
+    Both vocabularies begin with these tokens, while models that got them later have them at the end; only StarCoder's
+    divides numbers into digits.
     """
     first = tokenizer.token_id("<fim_prefix>")
     return _has(tokenizer, MELLUM) and first is not None and first < 256 and not tokenizer.divides_numbers
 
 
 def find_file_start(tokenizer: Tokenizer) -> int | None:
-    """The token with which this tokenizer's model begins a file; None if it has none."""
+    """The token with which this tokenizer's model begins a file; None if there is none."""
     return next((token for text in FILE_STARTS if (token := tokenizer.token_id(text)) is not None), None)
 
 
 def find_gap(tokenizer: Tokenizer) -> Gap | None:
-    """How this tokenizer's encoder-decoder infills (T5, CodeT5); None if it cannot."""
+    """How this tokenizer's encoder-decoder fills gaps (T5, CodeT5); None if it cannot."""
     sentinels = [token for i in range(SENTINELS) if (token := tokenizer.token_id(f"<extra_id_{i}>")) is not None]
     return Gap(sentinels[0], tokenizer.eos.union(sentinels[1:])) if len(sentinels) > 1 else None
 
 
 def fill(tokenizer: Tokenizer, template: str, values: Mapping[str, str | list[int]]) -> list[int]:
-    """A template as tokens, its slots filled with texts or tokens; no text becomes a control token."""
+    """Encode a form with its slots filled by texts or tokens; texts never become control tokens."""
 
     def piece(part: str) -> str | list[int]:
         if part.startswith("{"):
@@ -271,10 +272,10 @@ def fill(tokenizer: Tokenizer, template: str, values: Mapping[str, str | list[in
 def trim(
     tokenizer: Tokenizer, prefix: str, suffix: str, room: int, encoders: tuple[Encode, Encode]
 ) -> tuple[list[int], list[int]]:
-    """Tokens of both texts that fit: about three quarters for the prefix, which then begins with a whole line.
+    """Tokens of both texts that fit: about three quarters for the prefix, which begins with a whole line.
 
-    While a line is typed, neither the beginning of the prefix nor the end of the suffix moves with every character,
-    but in steps of some lines: what was read of them serves again.
+    While a line is typed, the beginning of the prefix and the end of the suffix move only in steps of some lines, not
+    with every character, so that the cache can be reused.
     """
     if room < 2:
         raise GenerationError("this model's context is too short to infill")
@@ -290,14 +291,14 @@ def trim(
 
 
 def up(number: int, step: int) -> int:
-    """The next multiple of a step."""
+    """Round up to a multiple of a step."""
     return -(-number // max(1, step)) * max(1, step)
 
 
 def _beginning(tokenizer: Tokenizer, prefix: str, share: int) -> int:
-    """Where what is kept of a prefix begins: with a line that follows a multiple of some characters.
+    """Where the kept part of a prefix begins: at a line after a multiple of some characters.
 
-    Counted is what stands before the line that is typed, for which a sixteenth of the share is set aside, or more.
+    The line being typed does not count; a sixteenth of the share or more is reserved for it.
     """
     line = prefix.rfind("\n") + 1
     near = prefix[line:][-share * CHARACTERS_PER_TOKEN :]

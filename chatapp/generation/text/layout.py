@@ -1,35 +1,35 @@
-"""The layout of code: its open blocks, strings and brackets, and the columns at which its next line may begin."""
+"""The layout of code: open blocks, strings and brackets, and the columns where the next line may begin."""
 
 import re
 from typing import NamedTuple
 
 UNIT = 4
-"""Columns by which a block stands further in, where the text shows none."""
+"""Indentation of a block if the text shows none."""
 SIGNS = re.compile(r"""\\.?|\"{3}|'{3}|["'#()\[\]{}:]|[^\\"'#()\[\]{}:\s]+""", re.DOTALL)
-"""What a line is read as, white space apart."""
+"""The tokens of a line, white space aside."""
 
 BRACES = re.compile(
     r"\s*(//|/\*)|(async )?(function|const|let|var|export|interface|enum|declare)\s+[\w$*{\[]|import\b.*\sfrom ['\"]"
     r"|(?!\s*#).*(\)\s*\{|=>(\s*[{(\[])?|;)\s*$"
 )
-"""A line, outside brackets, of a language whose blocks are brackets, so that lines stand where they like."""
+"""A line of a language with brackets for blocks, where indentation is free."""
 
 
 class Line(NamedTuple):
-    """A line that has been read, perhaps in part."""
+    """A line that has been read, perhaps partly."""
 
     quote: str
-    """What ends the string that is open at its end."""
+    """The quote that ends the string open at its end."""
     depth: int
-    """Brackets that are open there."""
+    """Open brackets at its end."""
     goes_on: bool
-    """Whether the next line belongs to it, or to a string or bracket that is open."""
+    """Whether the next line continues it, or a string or bracket."""
     colon: bool | None
-    """Whether it ends in a colon; None where it says nothing."""
+    """Whether it ends in a colon; None for an empty line."""
 
 
 def read_line(line: str, quote: str = "", depth: int = 0) -> Line:
-    """Read a line that begins inside a string, if a `quote` is given, and inside `depth` brackets."""
+    """Read a line that begins inside a string, if there is a `quote`, and inside `depth` brackets."""
     last, joined = "", False
     for sign in SIGNS.findall(line):
         joined = sign == "\\"
@@ -47,61 +47,61 @@ def read_line(line: str, quote: str = "", depth: int = 0) -> Line:
         elif sign in ")]}":
             depth = max(0, depth - 1)
     if len(quote) == 1 and not joined:
-        quote = ""  # a string ends with its line
+        quote = ""  # strings end with their line
     colon = last == ":" and not depth if last else None
     return Line(quote, depth, bool(quote or depth or joined), colon)
 
 
 class Layout:
-    """Code as it grows, as Python lays it out; in other languages, whose blocks are brackets, little is said.
+    """The layout of growing code, by Python's rules; for languages with braces it says little.
 
-    After a line that ends in a colon, outside brackets and strings, the next one stands one unit further in;
-    any other stands where an open block does.
+    After a line that ends in a colon, outside brackets and strings, the next line is indented by one unit; any other
+    line begins where an open block does.
     """
 
     def __init__(self) -> None:
         self.levels = [0]
-        """Columns at which the open blocks stand, the innermost last."""
+        """Columns of the open blocks, the innermost last."""
         self.unit = 0
-        """Columns from a block to the next within it; 0 where none was seen."""
+        """Columns from a block to a nested one; 0 if none was seen."""
         self.tabs = False
-        """Whether it is tabs that are counted."""
+        """Whether the unit is tabs."""
         self.due = False
-        """Whether a block is to begin."""
+        """Whether a block must begin."""
         self.before = Line("", 0, False, None)
-        """The last line that is complete."""
+        """The last complete line."""
         self.line = ""
-        """The line that is being written."""
+        """The current line."""
         self.braces = False
-        """Whether a line told that blocks are brackets here."""
+        """Whether a line showed that blocks are brackets."""
 
     def add(self, text: str) -> None:
-        """Read what the code has grown by."""
+        """Append text."""
         *ended, self.line = (self.line + text).split("\n")
         for line in ended:
             self._end(line)
 
     @property
     def blank(self) -> bool:
-        """Whether nothing is in the line yet, or white space only."""
+        """Whether the current line has only white space so far."""
         return not self.line.strip()
 
     @property
     def is_free(self) -> bool:
-        """Whether the line stands where it likes: in a string, in brackets, or as a part of the one before it.
+        """Whether the line may begin anywhere: in a string, in brackets, or as a continuation.
 
-        Where blocks are brackets, every line does.
+        In languages with braces, every line may.
         """
         return self.before.goes_on or self.braces
 
     def columns(self) -> list[int]:
-        """Where this line may begin; from the innermost place outwards."""
+        """Columns where this line may begin, innermost first."""
         return self._columns(self.levels, due=self.due)
 
     def columns_next(self, *, colon: bool | None = None) -> list[int]:
-        """Where the next line may begin if this one ends here, or in what is a `colon` or not; [] is anywhere.
+        """Columns where the next line may begin, if this one ends here or with a `colon` or not; [] is anywhere.
 
-        Nothing is said where a string or bracket is open.
+        Nothing is known inside strings and brackets.
         """
         line = read_line(self.line, self.before.quote, self.before.depth)
         if line.goes_on or self.braces or BRACES.match(self.line):
@@ -113,11 +113,11 @@ class Layout:
         unit = self.unit or (1 if self.tabs else UNIT)
         if due:
             return [levels[-1] + unit]
-        outside = range(levels[1] % unit, levels[1], unit) if len(levels) > 1 else ()  # of a text that begins indented
+        outside = range(levels[1] % unit, levels[1], unit) if len(levels) > 1 else ()  # for a text that begins indented
         return sorted({*levels, *outside}, reverse=True)
 
     def _levels(self, line: str) -> list[int]:
-        """The blocks that are open in a line; one without anything but a comment may stand anywhere."""
+        """The blocks that are open in a line; a line with only a comment may be anywhere."""
         if self.is_free or not line.strip() or line.lstrip()[0] == "#":
             return self.levels
         column = len(line) - len(line.lstrip())

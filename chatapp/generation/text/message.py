@@ -1,11 +1,11 @@
-"""A message of a conversation, as a chat template takes it."""
+"""A message of a conversation, as a chat template gets it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A function that a model wants to be called."""
+    """A call of a function by a model."""
 
     name: str
     arguments: str
@@ -18,9 +18,9 @@ class Message:
     """One message of a conversation."""
 
     role: str
-    """system, user or assistant; tool, where it is what a function gave."""
+    """system, user, assistant, or tool for a function's result."""
     text: str
     calls: tuple[ToolCall, ...] = ()
-    """Functions that an assistant's message calls."""
+    """Calls in an assistant's message."""
     answers: ToolCall | None = None
     """The call that a tool's message answers."""

@@ -1,7 +1,7 @@
-"""BioGPT's tokenizer: texts are cut into the words of the Moses tokenizer, and put together again as they arrive.
+"""BioGPT's tokenizer: split texts into the words of the Moses tokenizer, and join them again as they arrive.
 
-The rules, for English, are those of sacremoses (MosesTokenizer with aggressive_dash_splits, and
-MosesDetokenizer), which in turn ports Moses' tokenizer.perl and detokenizer.perl.
+The rules, for English, are those of sacremoses (MosesTokenizer with aggressive_dash_splits, and MosesDetokenizer), a
+port of Moses' tokenizer.perl and detokenizer.perl.
 """
 
 import re
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 NEVER_LETTERS = "\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff"
-"""Ideographs and Hangul, which Moses' lists of letters lack: each stands alone."""
+"""Ideographs and Hangul, which Moses' list of letters lacks: each is a word."""
 DIACRITICS = "\u0300-\u0344\u0346-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1de6\u1df5-\u1dff\u20d0-\u20ff"
 DIACRITICS += "\u302a-\u302f\u3099\u309a\ufe00-\ufe2f"
-"""Marks that are no letters; those of Indic scripts are."""
+"""Diacritics that are not letters; those of Indic scripts are."""
 CJK = re.compile(
     "[\u1100-\u11ff\u2e80-\ua4cf\ua840-\ua87f\uac00-\ud7af\uf900-\ufaff\ufe30-\ufe4f\uff65-\uffdc"
     "\U00016fe0-\U00018aff\U0001b000-\U0001b12f\U0001b170-\U0001b2ff\U00020000-\U0002ffff]"
@@ -26,9 +26,9 @@ PREFIXES = """
     Prof Pvt Rep Reps Res Rev Rt Sen Sens Sfc Sgt Sr St Supt Surg v vs i.e rev e.g Rs Nos Nr
     Jan Feb Mar Apr Jun Jul Aug Sep Oct Nov Dec
 """
-"""Words whose full stop belongs to them."""
+"""Abbreviations that keep their full stop."""
 NUMERIC_PREFIXES = frozenset(("No", "Art", "pp"))
-"""Those whose full stop does before a number only."""
+"""Abbreviations that keep it before a number only."""
 ESCAPES = {"&": "&amp;", "|": "&#124;", "<": "&lt;", ">": "&gt;", "'": "&apos;", '"': "&quot;"}
 ESCAPES |= {"[": "&#91;", "]": "&#93;"}
 OLD_ESCAPES = (("&bar;", "|"), ("&bra;", "["), ("&ket;", "]"))
@@ -36,11 +36,11 @@ CURRENCIES = "$¢-¥֏؋৲৳৻૱௹฿៛₠-⃁꠸﷼﹩＄￠￡￥￦"
 END = "</w>"
 """Ends the last token of a word."""
 DASH = "@-@"
-"""A dash within a word of the text, as a word of Moses."""
+"""Moses' word for a dash within a word."""
 
 
 def split_words(text: str) -> list[str]:
-    """The text as Moses' words."""
+    """Split a text into Moses' words."""
     for pattern, replacement in compile_rules():
         text = pattern.sub(replacement, text)
     text = " ".join(split_stops(text.split()))
@@ -50,7 +50,7 @@ def split_words(text: str) -> list[str]:
 
 @cache
 def compile_rules() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """What is replaced, in this order, before full stops are looked at."""
+    """The replacements, in order, before full stops are handled."""
     alpha, digits, numeric = list_letters(), list_class("Nd"), list_class("N")
     alnum = alpha + digits
     table = (
@@ -74,19 +74,19 @@ def compile_rules() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 @cache
 def list_letters() -> str:
-    """Moses' letters, as the inside of a regular expression's class: of Unicode's first plane only."""
+    """Moses' letters, as a character class; Unicode's first plane only."""
     no_letter = re.compile(f"[{NEVER_LETTERS}{DIACRITICS}]")
     return list_class("L", "Nl", "Mn", "Mc", without=no_letter) + "\u24b6-\u24e9"
 
 
 @cache
 def compile_contraction() -> re.Pattern[str]:
-    """What begins as 's and 't do."""
+    """The regular expression of contractions such as 's and 't."""
     return re.compile(f"'[{list_letters()}]")
 
 
 def list_class(*categories: str, without: re.Pattern[str] | None = None) -> str:
-    """The characters of these Unicode categories, or of those that begin so, as ranges."""
+    """The characters of these Unicode categories, or prefixes of categories, as ranges."""
     found = [
         code
         for code in range(0x10000)
@@ -98,7 +98,7 @@ def list_class(*categories: str, without: re.Pattern[str] | None = None) -> str:
 
 
 def split_stops(found: list[str]) -> Iterator[str]:
-    """The words, each without the full stop that ends a sentence, which is a word of its own."""
+    """Split off full stops that end a sentence."""
     prefixes = PREFIXES.split()
     for place, word in enumerate(found):
         following = found[place + 1] if place + 1 < len(found) else ""
@@ -113,29 +113,29 @@ def split_stops(found: list[str]) -> Iterator[str]:
 
 
 def join_words(pieces: Iterable[str]) -> str:
-    """The text that these tokens spell, each a part of a word; END ends the last part."""
+    """Join tokens, each a part of a word; END marks a word's last part."""
     sentence = Sentence()
     return "".join(map(sentence.grow, pieces)) + sentence.finish()
 
 
 class Sentence:
-    """Text made of Moses' words as they arrive, each told once it is certain that no dash follows."""
+    """Joins Moses' words as they arrive; each is returned once it is certain that no dash follows."""
 
     def __init__(self) -> None:
         self.begun = ""
-        """The first parts of a word whose last one is still to come."""
+        """The parts of an incomplete word."""
         self.word = ""
-        """The word before it, which a dash may still make longer."""
+        """The word before it, which a dash may still extend."""
         self.dashed = False
-        """Whether it ends with a dash: then the next one belongs to it."""
+        """Whether that ends with a dash, so that the next word belongs to it."""
         self.before = ""
-        """The last word that was told."""
+        """The last word returned."""
         self.tight = True
         """Whether no space follows it."""
         self.quotes: Counter[str] = Counter()
 
     def grow(self, piece: str) -> str:
-        """The text that is certain when this token has come."""
+        """Add a token; returns the text that is now certain."""
         self.begun += piece.removesuffix(END)
         told = "" if self.dashed or DASH.startswith(self.begun) else self.tell()
         if piece.endswith(END):
@@ -144,14 +144,14 @@ class Sentence:
         return told
 
     def finish(self) -> str:
-        """What is left at the end."""
+        """The rest at the end."""
         begun, self.begun = self.begun, ""
         return (self.add(begun) if begun else "") + self.tell()
 
     def add(self, word: str) -> str:
-        """The text that is certain when this whole word has come."""
+        """Add a whole word; returns the text that is now certain."""
         if word == DASH and not self.dashed:
-            self.tight = self.tight or not self.word  # what it follows has been told
+            self.tight = self.tight or not self.word  # what it follows has been returned
             self.word += "-"
             self.dashed = True
             return ""
@@ -164,7 +164,7 @@ class Sentence:
         return told
 
     def tell(self) -> str:
-        """The word that was kept, with the space before it."""
+        """The word that was held back, with the space before it."""
         word, self.word, self.dashed = unescape(self.word), "", False
         if not word:
             return ""
@@ -181,7 +181,7 @@ class Sentence:
         return space + word
 
     def quote(self, word: str, space: str) -> str:
-        """The space before a quotation mark, which opens or closes; a single one after an s does neither."""
+        """The space before a quotation mark, opening or closing; an apostrophe after an s is neither."""
         mark = '"' if set(word) <= set("„“”") else word
         if self.quotes[mark] % 2:
             space = ""
@@ -194,7 +194,7 @@ class Sentence:
 
 
 def unescape(word: str) -> str:
-    """A word without its escapes."""
+    """Remove a word's escapes."""
     for escape, character in (*OLD_ESCAPES, *((escape, character) for character, escape in reversed(ESCAPES.items()))):
         word = word.replace(escape, character)
     return word

@@ -1,4 +1,4 @@
-"""Render chat templates in a process of their own, within a bound of time and memory."""
+"""Render chat templates in a process of their own, with limits on time and memory."""
 
 import atexit
 import json
@@ -18,42 +18,42 @@ from chatapp.generation.memory import resident_memory
 from chatapp.text.child import Watch, apart, describe_ending
 
 FLAG = "--render-templates"
-"""What starts chatapp as the process that renders, for a program that has no Python beside it."""
+"""The argument that starts a frozen chatapp as the rendering process."""
 FROZEN = getattr(sys, "frozen", False)
 COMMAND = (sys.executable, *((FLAG,) if FROZEN else ("-P", str(Path(__file__).with_name("sandbox.py")))))
-"""Its file, and not the module by its name, with which the whole package would be imported before it."""
+"""The file itself, as running the module would import the whole package."""
 BEAT = 0.02
-"""Seconds between two looks at what the process takes."""
+"""Seconds between two checks of the process's time and memory."""
 HELD = 64 << 20
-"""Bytes of memory; a process that holds more of it when it has answered is not used for the next request."""
+"""A process that holds more bytes of memory after a request is not reused."""
 SHARE = 24
-"""Bytes of memory for each character of a conversation, which is there as JSON, parsed, rendered and as JSON again."""
+"""Bytes of memory per character of a conversation, which exists as JSON, parsed, rendered and as JSON again."""
 MARKUP = 4
-"""Characters of a text for each of a conversation as JSON: templates put a few dozen around a message."""
+"""Output characters per character of a conversation's JSON: templates add a few dozen to each message."""
 PACE = 2_000_000
-"""Characters of a conversation for which there is a second more."""
+"""Characters of a conversation for which one more second is allowed."""
 
 
 class RenderingError(UserError):
-    """A conversation that was not rendered; the message says what its template does instead."""
+    """A conversation could not be rendered; the message says what its template does instead."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the renderings of one conversation may take together."""
+    """Limits for all renderings of one conversation."""
 
     seconds: float = 3.0
-    """Of processor time, besides what PACE gives a long conversation."""
+    """Processor time, plus what PACE allows for long conversations."""
     patience: float = 7.0
-    """More seconds, for other programs that have the processor."""
+    """Further seconds of waiting, while other programs use the processor."""
     memory: int = 400_000_000
-    """Bytes, besides what SHARE gives a long conversation."""
+    """Bytes, plus what SHARE allows for long conversations."""
     length: int = 1_000_000
-    """Characters of a text, besides what MARKUP gives a long conversation: each takes a hundred bytes as a token."""
+    """Characters of output, plus what MARKUP allows; each takes a hundred bytes as a token."""
 
 
 class Renderer:
-    """A process that renders templates, one request at a time; it is started when needed, and again when it ended."""
+    """A process that renders templates, one request at a time; it is started, and restarted, when needed."""
 
     def __init__(self, limits: Limits | None = None, command: Sequence[str] = COMMAND):
         self.limits, self.command = limits or Limits(), tuple(command)
@@ -63,19 +63,19 @@ class Renderer:
         atexit.register(self.close)
 
     def start(self) -> None:
-        """Start the process, which gets ready by itself, unless it is there."""
+        """Start the process, which gets ready by itself, unless it runs."""
         if self._lock.acquire(blocking=False):
             try:
                 self._ready()
             except RenderingError:
-                pass  # it is said when something is to be rendered
+                pass  # reported when something is rendered
             finally:
                 self._lock.release()
 
     def render(
         self, source: str, conversations: Sequence[Sequence[Mapping[str, object]]], names: Mapping[str, object]
     ) -> list[str]:
-        """The text of each conversation; `names` is what the template may read besides the messages."""
+        """Render each conversation; `names` are the template's variables besides the messages."""
         messages = json.dumps(conversations)
         memory = self.limits.memory + SHARE * len(messages)
         seconds = self.limits.seconds + len(messages) / PACE
@@ -85,13 +85,13 @@ class Renderer:
             self._interrupted, self._busy = False, True
             try:
                 said = self._exchange(line, seconds, memory)
-            except BaseException:  # what it would still say is no answer to the next request
+            except BaseException:  # its late answer would be taken for the next request's
                 self.close()
                 raise
             finally:
                 self._busy = False
             if self._process and resident_memory(self._process.pid) > HELD:
-                self.close()  # memory in pieces would count as the next request's
+                self.close()  # fragmented memory would count for the next request
         if said.get("exceeded") == "length":
             raise RenderingError(f"takes more than {length:,} characters; it is not what a model needs")
         if "exceeded" in said:
@@ -102,7 +102,7 @@ class Renderer:
         return texts
 
     def interrupt(self) -> None:
-        """Let the rendering that runs now end with KeyboardInterrupt; may be called in a signal handler."""
+        """End the current rendering with KeyboardInterrupt; may be called in a signal handler."""
         self._interrupted = self._busy
         if self._busy and self._process:
             self._process.kill()
@@ -133,7 +133,7 @@ class Renderer:
 
     def _exchange(self, line: bytes, seconds: float, memory: int) -> dict[str, Any]:
         process = self._ready()
-        if self._interrupted:  # before there was a process to end
+        if self._interrupted:  # before there was a process
             raise KeyboardInterrupt
         end = time.monotonic() + seconds + self.limits.patience
 
@@ -142,7 +142,7 @@ class Renderer:
                 return "time"
             return "memory" if resident_memory(process.pid) > memory else ""
 
-        with Watch(process, look, BEAT) as watch:  # where the system does not do that itself
+        with Watch(process, look, BEAT) as watch:  # where the system does not limit it
             said = exchange(process.stdin, process.stdout, line)
         if self._interrupted:
             raise KeyboardInterrupt
@@ -158,7 +158,7 @@ class Renderer:
 
 
 def exchange(stdin: IO[bytes] | None, stdout: IO[bytes] | None, line: bytes) -> bytes:
-    """What the process answers to a line; not a whole line, if it ended before."""
+    """The process's answer to a line; an incomplete line if it has ended."""
     assert stdin and stdout
     try:
         stdin.write(line)
@@ -173,4 +173,4 @@ def _memory_exceeded(memory: int) -> str:
 
 
 RENDERER = Renderer()
-"""Of this process, for all its models."""
+"""The renderer of this process, for all models."""

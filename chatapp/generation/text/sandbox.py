@@ -1,12 +1,11 @@
-"""The process in which chat templates are rendered: `python sandbox.py`, which imports nothing of ours.
+"""The process that renders chat templates: `python sandbox.py`, which imports nothing of ours.
 
-A template is a stranger's program. jinja2's sandbox keeps it from Python; the operating system keeps it from taking
-all time and memory, which it does for a process and for nothing smaller. The environment is transformers' own:
+A template is a program from strangers. jinja2's sandbox keeps it from Python; limits of the operating system, which
+apply to a process only, keep it from taking all time and memory. The environment is transformers' own:
 https://github.com/huggingface/transformers, utils/chat_template_utils.py, has its names and filters.
 
-A request is a line of JSON: seconds and bytes that it may take, characters that a text may have, the template's source
-and what it may read besides messages, and the conversations. The answer is an object with `texts`, why it `refused`,
-or what was `exceeded`.
+A request is a line of JSON: limits in seconds, bytes and characters of output, the template's source and its variables,
+and the conversations. The answer is an object with `texts`, or why it `refused`, or which limit was `exceeded`.
 """
 
 import json
@@ -25,7 +24,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 SENTENCE = 500
-"""Characters of what a template says when it refuses a conversation."""
+"""Most characters of a template's error message."""
 
 
 def serve(requests: Iterable[bytes]) -> None:
@@ -36,7 +35,7 @@ def serve(requests: Iterable[bytes]) -> None:
 
 
 def answer(request: bytes) -> str:
-    """What comes of one request."""
+    """Answer one request."""
     seconds, memory, length, (source, names), conversations = json.loads(request)
     try:
         limit(seconds, memory)
@@ -47,20 +46,20 @@ def answer(request: bytes) -> str:
         return json.dumps({"texts": texts})
     except MemoryError:
         return json.dumps({"exceeded": "memory"})
-    except Exception as error:  # a template may fail in any way
+    except Exception as error:  # templates may fail in any way
         return json.dumps({"refused": f"{error}"[:SENTENCE] or type(error).__name__})
     finally:
         limit(0, sys.maxsize)
 
 
 def limit(seconds: float, memory: int) -> None:
-    """Let the system end this process after so much processor time, and refuse it more memory.
+    """Limit this process's time and memory by the operating system.
 
-    Windows has neither, and macOS only the first: there the process that asks has to watch.
+    Windows has neither limit, macOS only the first: there the parent watches.
     """
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
-    if sys.platform == "linux":  # macOS knows the name, and refuses what is below its own great address spaces
+    if sys.platform == "linux":  # macOS has it, but counts its large address space
         import resource
 
         most = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -69,7 +68,7 @@ def limit(seconds: float, memory: int) -> None:
 
 @lru_cache(8)
 def compile_template(source: str) -> jinja2.Template:
-    """A template; those of the last models are remembered."""
+    """Compile a template; the last ones are cached."""
     return Sandbox().from_string(source)
 
 
@@ -85,7 +84,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 class Generation(Extension):
-    """{% generation %} marks the assistant's words for training; here it is only its body."""
+    """{% generation %}, which marks the assistant's words for training; here only its body matters."""
 
     tags = {"generation"}
 
@@ -95,7 +94,7 @@ class Generation(Extension):
 
 
 class Dictionary:
-    """What `dict` is in a template: it makes some, and has no other attribute."""
+    """`dict` in a template: makes dictionaries, and has no other attributes."""
 
     def __call__(self, *arguments: Any, **named: Any) -> dict[Any, Any]:
         return dict(*arguments, **named)
@@ -105,9 +104,9 @@ class Dictionary:
 
 
 class TemplateNamespace(Namespace):
-    """What `namespace` is in a template: Jinja's, without names that begin with an underscore."""
+    """`namespace` in a template: Jinja's, without names that begin with an underscore."""
 
-    def __init__(*arguments: Any, **named: Any) -> None:  # no names, as in Jinja's: they are the template's
+    def __init__(*arguments: Any, **named: Any) -> None:  # no named parameters, as in Jinja's: names are the template's
         for name in dict(*arguments[1:], **named):
             check_name(name)
         Namespace.__init__(*arguments, **named)
@@ -118,25 +117,25 @@ class TemplateNamespace(Namespace):
 
 
 def check_name(name: object) -> None:
-    """Refuse a name that is Python's own."""
+    """Raise for Python's own names."""
     if isinstance(name, str) and name.startswith("_"):
         raise SecurityError(f"a namespace cannot have {name!r}")
 
 
 def raise_exception(message: str) -> NoReturn:
-    """Refuse the conversation."""
+    """Raise, as the template asks."""
     raise jinja2.TemplateError(message)
 
 
 def tojson(
     value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """JSON, with letters and angle brackets as they are."""
+    """JSON that escapes neither letters nor angle brackets."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def strftime_now(form: str) -> str:
-    """The time now, in this form."""
+    """The current time in this format."""
     return datetime.now().strftime(form)
 
 

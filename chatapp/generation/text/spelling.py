@@ -1,4 +1,4 @@
-"""The tokens of a vocabulary by the bytes that they spell."""
+"""A vocabulary's tokens by the bytes that they spell."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -10,10 +10,10 @@ LINE_ENDS = (b"\n", b"\r")
 
 
 class Spelling:
-    """Which tokens agree with the beginning of a text, and which end a line."""
+    """Finds tokens that agree with the beginning of a text, and tokens that end a line."""
 
     def __init__(self, contents: Iterable[tuple[bytes, int]]):
-        """Of tokens with what they spell, none of it empty."""
+        """`contents` are tokens and their bytes, which are not empty."""
         known = sorted(contents)
         self._contents = [content for content, _ in known]
         self._ids = np.array([token for _, token in known], np.int64)
@@ -22,10 +22,10 @@ class Spelling:
             if (end := find_line_end(content)) is not None:
                 breaking[content[:end]].append(token)
         self.breaking = {head: np.array(ids, np.int64) for head, ids in breaking.items()}
-        """Tokens with a line's end in them, by what they spell before it."""
+        """Tokens with a line break, by what they spell before it."""
 
     def agreeing(self, text: bytes) -> np.ndarray:
-        """Ids of the tokens that begin with a text, and of those that it begins with."""
+        """Ids of the tokens that begin with a text, or that a text begins with."""
         low, high = (
             cut(self._contents, text, key=lambda content: content[: len(text)]) for cut in (bisect_left, bisect_right)
         )
@@ -37,6 +37,6 @@ class Spelling:
 
 
 def find_line_end(content: bytes) -> int | None:
-    """Where the first line of some bytes ends; None if it does not."""
+    """Where the first line ends; None if it does not."""
     places = [place for end in LINE_ENDS if (place := content.find(end)) >= 0]
     return min(places) if places else None

@@ -1,4 +1,4 @@
-"""What a model may be told of a file besides its text: where it stands, and what other files say."""
+"""What a model may be told about a file: its path, and excerpts of other files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ class Excerpt:
     """Another file of the repository, or a part of one."""
 
     path: str
-    """In the repository, with slashes."""
+    """Its path in the repository, with slashes."""
     text: str
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where a file stands in a repository, and what other files of that say."""
+    """A file's place in a repository, and excerpts of the repository's other files."""
 
     repository: str
     """Its name."""
     path: str
-    """The file's own, in the repository, with slashes."""
+    """The file's path in the repository, with slashes."""
     excerpts: Sequence[Excerpt] = ()
-    """Of other files, those that matter most first."""
+    """The most relevant first."""
 
 
 Around = Surroundings | None
-"""What stands around a file, where that is known."""
+"""The surroundings of a file, if known."""

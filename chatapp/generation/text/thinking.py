@@ -1,4 +1,4 @@
-"""What a model thinks before it answers: where that begins and ends in a reply, and how a template switches it."""
+"""A model's thinking: where it begins and ends in a reply, and how a template switches it."""
 
 import re
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ from typing import Literal, get_args
 
 Effort = Literal["low", "medium", "high"]
 Think = bool | Effort
-"""Whether a model is to think before it answers, or how much."""
+"""Whether a model should think before it answers, or how much."""
 Channel = Literal["text", "thinking"]
-"""Which part of a reply something belongs to: the answer, or the thinking before it, its marks included."""
+"""The part of a reply: the answer, or the thinking before it, with its marks."""
 MARKS = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
@@ -20,31 +20,31 @@ MARKS = (
 )
 """Qwen, DeepSeek and SmolLM; Granite; Magistral; Seed-OSS; Command A; Gemma 4."""
 ANSWER = "<answer>", "</answer>"
-"""What Hunyuan has around its answer, behind what it thinks, and nobody is told."""
+"""Hunyuan's marks around its answer, after the thinking; they are not shown."""
 TOLD = frozenset({"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>'})
-"""Gemma 4's marks of what it thinks, calls and quotes, which are special tokens there, and parts of a reply."""
+"""Gemma 4's marks for thinking, calls and quotes: special tokens that are nevertheless part of a reply."""
 STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-"""A text in the code of a template."""
+"""A string literal in a template."""
 THINK = "<think>\n", "\n</think>\n\n"
-"""How thinking is written down that comes in another way: between these two."""
+"""The marks that other forms of thinking are converted to."""
 CALL = "<function={}>"
-"""How a call of a function is, before its arguments."""
+"""The beginning of a function call, before its arguments."""
 ANALYSIS = "<|channel|>analysis"
-"""Where gpt-oss thinks."""
+"""The header of gpt-oss's thinking."""
 HARMONY = "<|start|>", "<|channel|>", "<|message|>", "<|end|>"
-"""The marks of gpt-oss's messages: its thinking is a message before the one that is the answer."""
+"""The marks of gpt-oss's messages; its thinking is a message before the answer's."""
 BUDGET = "thinking_budget"
-"""The variable in which Seed-OSS's template wants the tokens that the model may think."""
+"""Seed-OSS's template variable for the number of tokens to think."""
 SWITCHES = ("enable_thinking", "thinking", BUDGET)
-"""What templates call the variable that switches thinking: Qwen, SmolLM and GLM; DeepSeek and Granite; Seed-OSS."""
+"""Template variables that switch thinking: Qwen, SmolLM and GLM; DeepSeek and Granite; Seed-OSS."""
 EFFORT = "reasoning_effort"
-"""The variable in which gpt-oss's template wants how much the model is to think."""
+"""gpt-oss's template variable for how much to think."""
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A reply, in two parts."""
+    """A reply in two parts."""
 
     thinking: str
     """Without its marks."""
@@ -52,7 +52,7 @@ class Parts:
 
 
 def split(reply: str) -> Parts:
-    """A reply, as far as it has come: what the model thought before it, and what it says."""
+    """Split a reply, perhaps incomplete, into thinking and answer."""
     channels = Channels()
     told = [*channels.add(reply), *channels.flush()]
     thought, answer = ("".join(text for one, text in told if one == channel) for channel in ("thinking", "text"))
@@ -61,31 +61,31 @@ def split(reply: str) -> Parts:
 
 
 class Channels:
-    """Tells thinking and answer apart while a reply grows; a reply thinks only at its beginning."""
+    """Separates thinking from answer while a reply grows; only its beginning can be thinking."""
 
     def __init__(self) -> None:
         self.marks = ("", "")
         self._state: Literal["begin", "thinking", "between", "opened", "answer", "text"] = "begin"
         self._held = ""
-        """What may be the beginning of a mark."""
+        """Text that may be the beginning of a mark."""
 
     @property
     def current(self) -> Channel:
-        """To which channel the reply has come."""
+        """The current channel."""
         return "thinking" if self._state in ("thinking", "between") else "text"
 
     @property
     def is_thinking(self) -> bool:
-        """Whether the thinking has begun, and its end has not been seen."""
+        """Whether thinking has begun, and not ended."""
         return self._state == "thinking"
 
     @property
     def has_thought(self) -> bool:
-        """Whether the thinking has ended."""
+        """Whether thinking has ended."""
         return bool(self.marks[0]) and self._state != "thinking"
 
     def add(self, text: str) -> list[tuple[Channel, str]]:
-        """The parts of a text by their channels; what may yet become a mark at the beginning is held back."""
+        """Split more text by channels; what may become a mark is held back."""
         if self._state == "text":
             return [("text", text)]
         if self._state == "begin":
@@ -106,7 +106,7 @@ class Channels:
             whole = self._held + text
             place = whole.find(self.marks[1])
             if place < 0:
-                self._held = whole[-len(self.marks[1]) + 1 :]  # told already; only looked at once more
+                self._held = whole[-len(self.marks[1]) + 1 :]  # already returned, kept only for the search
                 return [("thinking", text)]
             end = place + len(self.marks[1]) - known
             parts.append(("thinking", text[:end]))
@@ -126,7 +126,7 @@ class Channels:
         return parts
 
     def _answered(self, text: str) -> str:
-        """What a text says of an answer, without marks around it; what may yet become the last one is held back."""
+        """The answer's text without its marks; what may become the closing mark is held back."""
         if self._state == "opened" and (text := text.lstrip()):
             self._state = "answer"
         if self._state != "answer":
@@ -142,18 +142,18 @@ class Channels:
         return said
 
     def flush(self) -> list[tuple[Channel, str]]:
-        """What was held back, where the reply ends with it."""
+        """Return what was held back, at the end."""
         held, self._held = "" if self._state == "thinking" else self._held, ""
         return [("text", held)] if held else []
 
 
 def thinks(template: str) -> bool:
-    """Whether the model of a template thinks before it answers."""
+    """Whether a template's model thinks before it answers."""
     return ANALYSIS in template or any(begin in template for begin, _ in MARKS)
 
 
 def respell(reply: str) -> tuple[str, str, str, str]:
-    """A reply as gpt-oss writes it: what stands before its thinking, this, what stands before the answer, and this."""
+    """A reply in gpt-oss's form: mark and thinking, mark and answer."""
     begin, end = THINK
     if not reply.startswith(begin):
         return "", "", "", reply
@@ -163,12 +163,12 @@ def respell(reply: str) -> tuple[str, str, str, str]:
 
 
 def find_switch(template: str) -> str | None:
-    """The name of the variable with which a template switches thinking; None where it has none."""
+    """The template variable that switches thinking; None if there is none."""
     return find_variable(template, SWITCHES)
 
 
 def find_variable(template: str, known: Sequence[str]) -> str | None:
-    """The first of these names that a template has for a variable; None where it has none of them."""
+    """The first of these names that is a variable of the template; None if none is."""
     code = " ".join(re.findall(r"\{[{%].*?[%}]\}", template, re.DOTALL))
     code = STRING.sub("''", code)
     names = (name for name in known if re.search(rf"(?<![\w.'\"]){name}(?![\w'\"])", code))
@@ -176,13 +176,13 @@ def find_variable(template: str, known: Sequence[str]) -> str | None:
 
 
 def find_choices(template: str) -> tuple[Think, ...]:
-    """What a template can be told about the model's thinking."""
+    """The settings for thinking that a template knows."""
     effort = EFFORTS if find_variable(template, [EFFORT]) else ()
     return (*((False, True) if find_switch(template) else ()), *effort)
 
 
 def find_opening(prompt: str) -> str:
-    """The mark of thinking that a prompt ends with, and the white space behind it: the reply goes on inside."""
+    """The thinking mark that a prompt ends with, and the white space after it; the reply continues inside."""
     for begin, _ in MARKS:
         if prompt.rstrip().endswith(begin):
             return prompt[prompt.rindex(begin) :]

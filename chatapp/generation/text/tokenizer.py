@@ -1,4 +1,4 @@
-"""Text in, tokens out, the special ones apart; and tokens in, whole characters out."""
+"""Text to tokens, keeping special ones apart, and tokens to text."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ from model_store.tokenizers.check import check
 from model_store.tokenizers.special_tokens import special_tokens, tokenizer_class
 
 CONTROL = re.compile(r"\s*(<.+>|\[.+\])\s*")
-"""What an added token that is not marked special looks like when it means more than its letters."""
+"""What added tokens that are not marked special look like if they are control tokens."""
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 MARK = "\ufdd0"
-"""Put into the spelling of a control token where that is only letters; Unicode promises that no text has it."""
+"""Inserted into the spelling of a control token that is only text; Unicode promises that no text has it."""
 LEAD = "☺"
-"""Put before a text, and taken away again: a letter that nothing is merged with (CodeLlama, Mistral)."""
+"""Prepended to a text, and removed again: a letter that merges with nothing (CodeLlama, Mistral)."""
 LONG = 50_000
-"""Characters of a text from which on other threads go on while it is encoded: it takes them 30 ms or more."""
+"""Texts with this many characters are encoded without blocking other threads: they take 30 ms or more."""
 ENCODING = "the model's tokenizer cannot encode this text"
 FIRST, NEVER = b'"prepend_scheme":"first"', b'"prepend_scheme":"never"'
-"""Of the pre-tokenizer that puts a space before a text: not before its parts."""
+"""Settings of the pre-tokenizer that prepends a space: parts of a text get none."""
 
 
 class Tokenizer:
-    """A checkpoint's tokenizer; text of users never becomes a control token, whatever it spells."""
+    """A checkpoint's tokenizer; users' text never becomes control tokens, whatever it spells."""
 
     def __init__(self, folder: Path, path: Path | None = None):
-        """Of the checkpoint in `folder`; `path` is its tokenizer.json where that was made of other files before."""
+        """For the checkpoint in `folder`; `path` is its tokenizer.json, if that was converted from other files."""
         self.vocabulary = _open(path or folder / "tokenizer.json", folder)
         self.config = optional_json(folder / "tokenizer_config.json")
-        """tokenizer_config.json, empty if there is none."""
+        """tokenizer_config.json; empty if there is none."""
         added = self.vocabulary.get_added_tokens_decoder()
         self._added = frozenset(added)
-        """Tokens whose names may be text as it is written, where those of others stand for bytes."""
+        """Tokens whose names may be plain text, while other tokens' names encode bytes."""
         self._own = self.vocabulary.get_vocab_size(with_added_tokens=False)
-        """Where the ids end that are not only those of added tokens."""
+        """The end of the ids that are not only added tokens."""
         special = {token: entry.content for token, entry in added.items() if entry.special}
         told = TOLD if TOLD.issubset(special.values()) else frozenset[str]()
         self.hidden = frozenset(token for token, content in special.items() if content not in told)
-        """Special tokens: never shown."""
+        """Special tokens, which are never shown."""
         self.control = self.hidden | {token for token, entry in added.items() if CONTROL.fullmatch(entry.content)}
-        """Special tokens and others such as <tool_call>: never made from a user's text."""
+        """Special tokens and others such as <tool_call>, which users' text never makes."""
         for token in self.control - self.hidden:
             entry = added[token]
-            entry.special = True  # only these can be switched off while encoding
+            entry.special = True  # only special ones can be switched off for encoding
             self.vocabulary.add_special_tokens([entry])
         names = {token: entry.content for token, entry in added.items() if entry.content in HARMONY}
         self.harmony = names if len(names) == len(HARMONY) else {}
-        """The marks of the channels in which gpt-oss writes, by token; none in other vocabularies."""
+        """gpt-oss's channel marks by token; empty for other vocabularies."""
         ends = ("<|return|>", "<|call|>") if self.harmony else ()
-        self.eos = self._end_ids(folder).difference(self.harmony)  # GGUF files name what ends a message, too
+        self.eos = self._end_ids(folder).difference(self.harmony)  # in GGUF files the ends of messages are listed too
         self.eos |= {token for token, entry in added.items() if entry.content in ends}
         """Ids that end a reply."""
         self._lock = threading.Lock()
         self.unknown = self.control.intersection(self._encode(MARK))
-        """What stands for letters that the vocabulary lacks; nothing, where there are none."""
+        """The token for unknown letters, if there is one."""
         self.start, self.finish = self._frame()
         """Ids that the tokenizer puts before and after every text, such as <s> and </s>."""
         decoder = json.loads(self.vocabulary.decoder.__getstate__()) if self.vocabulary.decoder else {}
@@ -78,51 +78,51 @@ class Tokenizer:
         parts = {part["type"] for part in decoder.get("decoders", [decoder] if decoder else [])}
         self._byte_fallback = "ByteFallback" in parts
         self._spaced = not parts.isdisjoint(("Metaspace", "Replace"))
-        """Whether ▁ in the name of a token is a space."""
+        """Whether ▁ in a token's name is a space."""
         self.spells_bytes = self.byte_level or (bool(parts) and PLAIN.issuperset(parts))
-        """Whether a text is the bytes of its tokens, one after the other."""
+        """Whether a text is the concatenation of its tokens' bytes."""
         self._bytes: dict[int, bytes | None] = {}
         self._whole: dict[int, str | None] = {}
-        """What was found of tokens; `functools.cache` would hold the tokenizer, and be held by it."""
+        """Caches of tokens' facts; `functools.cache` would make a reference cycle."""
 
     def bytes_of(self, token: int) -> bytes | None:
-        """The bytes that a token stands for, when it stands for bytes and not for characters."""
+        """A token's bytes, if it stands for bytes rather than characters."""
         if token not in self._bytes:
             self._bytes[token] = self._find_bytes(token)
         return self._bytes[token]
 
     def whole(self, token: int) -> str | None:
-        """What a token says wherever it stands: one that is shown, and whose bytes are whole characters."""
+        """A token's text if it is the same in every place: visible, and whole characters."""
         if token not in self._whole:
             self._whole[token] = self._find_whole(token)
         return self._whole[token]
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of a user's text, in which a control token's spelling is only letters."""
+        """Encode a user's text, in which spelled control tokens are plain letters."""
         return self._encode_part(text)
 
     def encode_behind(self, text: str) -> list[int]:
-        """Tokens of a user's text that stands behind other tokens: without the space that some put before a text."""
+        """Encode a user's text that follows other tokens, without the space that some tokenizers prepend."""
         if self.byte_level:
             return self.encode(text)
         return self.encode(LEAD + text)[len(self.encode(LEAD)) :]
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Tokens of a user's text to be continued, with those that the tokenizer puts before every text."""
+        """Encode a user's text to be continued, with the tokens that go before every text."""
         return [*self.start, *self.encode(text)]
 
     def encode_whole(self, text: str) -> list[int]:
-        """Tokens of a user's text for an encoder, with those that the tokenizer puts around every text."""
+        """Encode a user's text for an encoder, with the tokens that go around every text."""
         return [*self.start, *self.encode(text), *self.finish]
 
     def encode_reply(self, text: str) -> list[int]:
-        """Tokens of a reply, whose thinking is in its channel where the model writes in channels."""
+        """Encode a reply; for models with channels, its thinking goes into its channel."""
         begin, thought, middle, answer = respell(text) if self.harmony else ("", "", "", text)
         marks = map(self.encode_template, (begin, middle))
         return [*next(marks), *self.encode(thought), *next(marks), *self.encode(answer)]
 
     def encode_template(self, text: str) -> list[int]:
-        """Tokens of a template's text, in which control tokens count, but for those with MARKs in their spelling."""
+        """Encode a template's text, in which control tokens count unless MARKs break up their spelling."""
         if MARK not in text:
             return list(self._with_control(text).ids)
         tokens, start = list[int](), 0
@@ -132,7 +132,7 @@ class Tokenizer:
         return tokens + self._encode_part(text[start:].replace(MARK, ""), first=not start)
 
     def controls(self, text: str) -> list[tuple[int, int, int]]:
-        """Where a text spells control tokens, and which: begin, end, token."""
+        """Where a text spells control tokens: (begin, end, token)."""
         encoding = self._with_control(text)
         return [
             (begin, end, token)
@@ -141,12 +141,12 @@ class Tokenizer:
         ]
 
     def guard(self, text: str) -> str:
-        """The text with MARKs where it spells control tokens, so that a template's rendering does not."""
+        """Break up spelled control tokens with MARKs, so that a template's rendering does not contain them."""
         text = text.replace(MARK, "")
         return mark_places(text, self.controls(text))
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Text of tokens, without the special ones."""
+        """Decode tokens, leaving out special ones."""
         shown = [token for token in tokens if token not in self.hidden]
         if self.byte_level:
             return b"".join(self.bytes_of(token) or b"" for token in shown).decode(errors="replace")
@@ -154,20 +154,20 @@ class Tokenizer:
             return self.vocabulary.decode(shown, False)
 
     def detokenizer(self, context: Sequence[int] = (), given: int = 0) -> Detokenizer:
-        """A detokenizer of its tokens; see there what `context` and `given` are."""
+        """A detokenizer; its docstring explains `context` and `given`."""
         return (HarmonyDetokenizer if self.harmony else Detokenizer)(self, context, given)
 
     def token_id(self, text: str) -> int | None:
-        """The id of the token spelled so in the vocabulary."""
+        """The id of the token with this name; None if there is none."""
         token: int | None = self.vocabulary.token_to_id(text)
         return token
 
     def name(self, token: int) -> str:
-        """A token as the vocabulary spells it; empty if it has no such token."""
+        """A token's name in the vocabulary; "" if there is no such token."""
         return self.vocabulary.id_to_token(token) or ""
 
     def content(self, token: int) -> bytes:
-        """The bytes that a token adds within a text; none if it is a control token."""
+        """The bytes that a token adds to a text; empty for control tokens."""
         if token in self.control:
             return b""
         content = self.bytes_of(token)
@@ -178,7 +178,7 @@ class Tokenizer:
 
     @cached_property
     def spelling(self) -> Spelling:
-        """All tokens by what they spell."""
+        """All tokens by their bytes."""
         size = self.vocabulary.get_vocab_size()
         return Spelling((content, token) for token in range(size) if (content := self.content(token)))
 
@@ -186,9 +186,9 @@ class Tokenizer:
         name = self.name(token)
         if self.byte_level:
             try:
-                plain = name.isascii()  # stands for itself, and is much quicker
+                plain = name.isascii()  # stands for itself, and is much faster
                 content = name.encode() if plain else name.translate(ALPHABET).encode("latin-1")
-            except UnicodeEncodeError:  # a character that stands for no byte
+            except UnicodeEncodeError:  # a character without a byte
                 return name.encode()
             written = token in self._added and (token >= self._own or not UNUSED.isdisjoint(content))
             return name.encode() if written else content
@@ -203,10 +203,10 @@ class Tokenizer:
             return None
 
     def _encode_part(self, text: str, *, first: bool = True) -> list[int]:
-        """Tokens of plain text, none of them a control token; `first`: it begins the whole."""
+        """Encode plain text without control tokens; `first`: it is the beginning of the whole text."""
         tokens = self._encode(text, first=first)
         spelled = any(self.name(token) in text for token in self.unknown.intersection(tokens))
-        if spelled or not (self.control - self.unknown).isdisjoint(tokens):  # made of letters, as many vocabularies can
+        if spelled or not (self.control - self.unknown).isdisjoint(tokens):  # spelt in letters
             return self._encode(text, first=first, vocabulary=self._harmless)
         return tokens
 
@@ -225,7 +225,7 @@ class Tokenizer:
         return ids
 
     def _with_control(self, text: str) -> tokenizers.Encoding:
-        """A text in which control tokens are looked for, encoded."""
+        """Encode a text in which control tokens count."""
         with self._lock, _narrowed(ENCODING):
             self.vocabulary.encode_special_tokens = False
             return _encode_aside(self.vocabulary, text)
@@ -238,9 +238,9 @@ class Tokenizer:
 
     @cached_property
     def _harmless(self) -> tokenizers.Tokenizer:
-        """The same vocabulary, unable to spell a control token: what is called so here, nobody can write.
+        """The same vocabulary without control tokens: their names are impossible to write.
 
-        It is made where a text tries, which is seldom.
+        It is made only when a text spells one, which is rare.
         """
         content = json.loads(self.vocabulary.to_str())
         names = {name: f"{name} {secrets.token_hex(16)}" for name in map(self.name, self.control)}
@@ -277,7 +277,7 @@ class Tokenizer:
 
 
 def mark_places(text: str, places: Sequence[tuple[int, int, int]]) -> str:
-    """The text with MARKs between the letters of these places."""
+    """Insert MARKs between the letters of these places."""
     for begin, end, _ in reversed(places):
         text = text[:begin] + "".join(letter + MARK for letter in text[begin:end]) + text[end:]
     return text
@@ -300,11 +300,11 @@ def _open(path: Path, folder: Path) -> tokenizers.Tokenizer:
 
 
 PLAIN = frozenset(("ByteFallback", "Fuse", "Metaspace", "Replace", "Strip"))
-"""The parts of decoders that only turn SentencePiece's spaces and bytes into real ones."""
+"""Decoder parts that only turn SentencePiece's spaces and bytes into real ones."""
 
 
 def _encode_aside(vocabulary: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
-    """A text encoded; a LONG one as a batch, for which alone tokenizers lets Python's other threads go on."""
+    """Encode a text; a LONG one as a batch, which releases Python's global lock."""
     if len(text) < LONG:
         return vocabulary.encode(text, add_special_tokens=False)
     (encoding,) = vocabulary.encode_batch([text], add_special_tokens=False)
@@ -313,7 +313,7 @@ def _encode_aside(vocabulary: tokenizers.Tokenizer, text: str) -> tokenizers.Enc
 
 @contextmanager
 def _narrowed(what: str) -> Iterator[None]:
-    """Inside, the library's errors are GenerationErrors: it raises nothing narrower than Exception, and panics."""
+    """Turn the library's errors into GenerationErrors: it raises plain Exceptions, and panics."""
     try:
         yield
     except BaseException as error:
@@ -323,7 +323,7 @@ def _narrowed(what: str) -> Iterator[None]:
 
 
 def _alphabet() -> dict[int, int]:
-    """The byte that each character of a byte-level token stands for (GPT-2, bytes_to_unicode), and 256 for no byte."""
+    """The byte of each character of a byte-level token (GPT-2, bytes_to_unicode); 256 for none."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return dict.fromkeys(others, 256) | {256 + i: byte for i, byte in enumerate(others)}
@@ -331,11 +331,11 @@ def _alphabet() -> dict[int, int]:
 
 ALPHABET = _alphabet()
 UNUSED = frozenset((0xC0, 0xC1, *range(0xF5, 0x100)))
-"""Bytes that are in no UTF-8 text: their characters, such as ü, are there as letters (DeepSeek-Coder)."""
+"""Bytes that UTF-8 never contains: their characters, such as ü, stand for themselves (DeepSeek-Coder)."""
 
 
 class MosesTokenizer(Tokenizer):
-    """A tokenizer of Moses' words, which the vocabulary's own decoder cannot put together."""
+    """A tokenizer for Moses' words, which the vocabulary's own decoder cannot join."""
 
     def encode_template(self, text: str) -> list[int]:
         raise GenerationError("a chat template cannot be used with BioGPT's tokenizer; remove it from the folder")
@@ -350,11 +350,11 @@ class MosesTokenizer(Tokenizer):
         return super()._encode(" ".join(moses.split_words(text)), first=first, vocabulary=vocabulary)
 
     def _find_whole(self, token: int) -> str | None:
-        return None  # what a token says depends on the words around it
+        return None  # its text depends on the words around it
 
 
 class MosesDetokenizer(Detokenizer):
-    """Puts Moses' words together as their tokens arrive."""
+    """Joins Moses' words as their tokens arrive."""
 
     def __init__(self, tokenizer: Tokenizer, context: Sequence[int] = (), given: int = 0):
         super().__init__(tokenizer, context, given)
@@ -380,7 +380,7 @@ class MosesDetokenizer(Detokenizer):
 
 
 def open_tokenizer(folder: Path, path: Path | None = None) -> Tokenizer:
-    """The tokenizer of the checkpoint in `folder`, of the kind that its texts need."""
+    """Open the tokenizer of the checkpoint in `folder`, of the right class."""
     if tokenizer_class(folder) == "BioGptTokenizer":
         return MosesTokenizer(folder, path)
     return Tokenizer(folder, path)

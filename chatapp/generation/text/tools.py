@@ -1,4 +1,4 @@
-"""Functions that a model may ask to be called, and the calls that it writes, in the forms that models are taught."""
+"""Functions that a model may call, and its calls, in the forms that models were trained on."""
 
 from __future__ import annotations
 
@@ -23,77 +23,77 @@ HERMES = re.compile(r"<tool_calls?>\s*(.*?)\s*(?:</tool_calls?>|\Z)", re.DOTALL)
 LLAMA = re.compile(r"<function=([\w.-]+)>\s*(\{.*?\})\s*(?:</function>|\Z)", re.DOTALL)
 QWEN = re.compile(r"<function=([\w.-]+)>\s*((?:<parameter=.*?</parameter>\s*)*)(?:</function>|\Z)", re.DOTALL)
 PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
-"""Of Qwen3-Coder and Qwen 3.5."""
+"""A parameter of Qwen3-Coder and Qwen 3.5."""
 INVOKE = re.compile(r'<invoke name="([\w.-]+)">\s*((?:<parameter name=.*?</parameter>\s*)*)(?:</invoke>|\Z)', re.DOTALL)
 NAMED = re.compile(r'<parameter name="([^"\n]+)">\n?(.*?)\n?</parameter>', re.DOTALL)
-"""Of MiniMax."""
+"""A parameter of MiniMax."""
 Schemas = Mapping[str, Mapping[str, Any] | None]  # Any: JSON Schemas
-"""Of the arguments of functions, by their names."""
+"""The schemas of functions' arguments, by function."""
 
 LENIENT = {"x-guidance": {"lenient": True}}
-"""Added to a schema of which what no grammar can keep to, such as a format that is not known, is passed over."""
+"""Added to a schema whose unsupported parts, such as an unknown format, should be ignored."""
 GEMMA = re.compile(r"<\|tool_call>call:([\w.-]+)(\{.*?\})\s*(?:<tool_call\|>|\Z)", re.DOTALL)
 QUOTE = '<|"|>'
-"""What stands around a text in Gemma 4's calls."""
+"""The quotation mark in Gemma 4's calls."""
 MEMBER = re.compile(r'[\[{,\s]*"([^"\\]*)"(?:\s*:\s*("(?:[^"\\]|\\.)*"|[\[{]|[^\s"\[{,}]+(?=[\s,}])))?', re.DOTALL)
-"""A name in JSON, and its value, where that is whole; of one that has parts, how it begins."""
+"""A name in JSON and its value, if complete; of objects and lists, the opening bracket."""
 LONGEST = 400
-"""Characters at the beginning of a reply in which a call without a mark may begin."""
+"""A call without a mark must begin in this many characters."""
 CALLED = "name", "arguments", "parameters", "function", "type", "id"
-"""The names in a call."""
+"""The names of a call's parts."""
 KEY = re.compile(r"([{,]\s*)([^\s{}\[\],:]+)\s*:")
-"""A name in Gemma 4's calls, which nothing stands around."""
+"""A name in Gemma 4's calls, which is not quoted."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function that a model may ask to be called."""
+    """A function that a model may call."""
 
     name: str
     description: str | None = None
     parameters: Mapping[str, Any] | None = None  # Any: a JSON Schema
-    """The schema of its arguments, which are an object."""
+    """The schema of its arguments, an object."""
 
     def describe(self) -> dict[str, Any]:  # Any: JSON
-        """The function as OpenAI offers it, and as templates look at it."""
+        """The function in OpenAI's form, as templates expect it."""
         told = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": {name: fact for name, fact in told.items() if fact is not None}}
 
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The functions that are offered to a model, and whether one has to be called."""
+    """The functions offered to a model, and whether one must be called."""
 
     functions: Sequence[Function] = ()
     forced: Sequence[Function] = ()
     """One of these must be called."""
     most: int | None = None
-    """Calls that are told; None: all."""
+    """Most calls that are reported; None: all."""
     strict: bool = False
-    """Whether a schema that no grammar can keep to is refused where a call is forced."""
+    """With a forced call: whether an unsupported schema is an error."""
 
     def keep_to(self, form: Mapping[str, Any]) -> dict[str, Any]:  # Any: as Options has them
-        """The options that it means, beside those of the form of an answer, which a call that is forced has not."""
+        """The options for these tools, besides those for the form of an answer, which a forced call has not."""
         told = {"tools": tuple(json.dumps(one.describe()) for one in self.forced or self.functions)}
         if not self.forced:
             return {**form, **told} if told["tools"] else {**form}
         return {**told, "json_schema": json.dumps(describe_calls(self.forced) | ({} if self.strict else LENIENT))}
 
     def listen(self) -> Listener | None:
-        """What finds calls in a reply; None where nothing is offered."""
+        """A listener for calls; None if no function is offered."""
         schemas = {one.name: one.parameters for one in self.functions}
         return Listener([*schemas], self.most, schemas) if schemas else None
 
 
 def describe_calls(functions: Sequence[Function], key: str = "arguments") -> dict[str, Any]:  # Any: JSON
-    """The schema of a call of one of some functions, with its arguments under this key."""
+    """The schema of a call of one of these functions, with its arguments under `key`."""
     calls = [describe_call(one, key) for one in functions]
     return calls[0] if len(calls) == 1 else {"anyOf": calls}
 
 
 def describe_call(function: Function, key: str) -> dict[str, Any]:
     """The schema of a call."""
-    own = {"$id": f"urn:{function.name.encode().hex()}"}  # what it refers to is in itself
+    own = {"$id": f"urn:{function.name.encode().hex()}"}  # its references are inside itself
     arguments = {**own, **(function.parameters or {"type": "object"})}
     properties = {"name": {"const": function.name}, key: arguments}
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
@@ -101,17 +101,17 @@ def describe_call(function: Function, key: str) -> dict[str, Any]:
 
 @dataclass
 class Listener:
-    """Finds the calls in one reply while it grows; what may become one is held back."""
+    """Finds the calls in a growing reply; text that may become one is held back."""
 
     names: Sequence[str]
     most: int | None = None
     schemas: Schemas = field(default_factory=dict)
     _held: str = field(default="", init=False)
     _begun: bool = field(default=False, init=False)
-    """Whether any text was told."""
+    """Whether any text was passed on."""
 
     def add(self, text: str) -> str:
-        """What may be told, after more text."""
+        """Add text; returns what can be passed on."""
         self._held += text
         if self._may_be_bare():
             return ""
@@ -123,7 +123,7 @@ class Listener:
         return told
 
     def _may_be_bare(self) -> bool:
-        """Whether it may be a call without a mark: JSON, or a name before JSON; both only at the beginning."""
+        """Whether it may be a call without a mark, at the beginning of the reply: JSON, or a name and JSON."""
         start = self._held.lstrip()
         if self._begun or not start:
             return not self._begun
@@ -132,14 +132,14 @@ class Listener:
         )
 
     def end(self) -> tuple[str, list[ToolCall]]:
-        """The rest of the text, and the calls, when the reply has ended."""
+        """At the end: the rest of the text, and the calls."""
         held, self._held = self._held, ""
         calls = [*read_calls(held, self.names, self.schemas)][: self.most]
         return ("", calls) if calls else (held, [])
 
 
 def may_call(start: str, names: Sequence[str]) -> bool:
-    """Whether JSON that begins so may be a call of a function with one of these names."""
+    """Whether JSON with this beginning may be a call of one of these functions."""
     place = 0
     while found := MEMBER.match(start, place):
         name, value = found.groups()
@@ -154,19 +154,19 @@ def may_call(start: str, names: Sequence[str]) -> bool:
 
 
 def overlap(text: str, mark: str) -> int:
-    """The length of the longest beginning of a mark that a text ends with."""
+    """The length of the longest prefix of a mark that the text ends with."""
     return next((length for length in range(min(len(mark), len(text)), 0, -1) if text.endswith(mark[:length])), 0)
 
 
 def read_calls(text: str, names: Sequence[str], schemas: Schemas | None = None) -> Iterator[ToolCall]:
-    """The calls that a text spells of functions with these names; `schemas` tell texts from numbers in some forms."""
+    """Parse the calls of these functions in a text; `schemas` tell texts from numbers in some forms."""
     for name, arguments in spell_calls(text, names, schemas or {}):
         if name in names and isinstance(arguments, dict):
-            yield ToolCall(name, json.dumps(arguments, ensure_ascii=False), uuid4().hex[:9])  # as Mistral wants it
+            yield ToolCall(name, json.dumps(arguments, ensure_ascii=False), uuid4().hex[:9])  # as Mistral wants
 
 
 def spell_calls(text: str, names: Sequence[str], schemas: Schemas) -> Iterator[tuple[str, Any]]:
-    """Names and arguments, whatever they are worth."""
+    """Names and unchecked arguments of all calls."""
     invoked = INVOKE.findall(text)
     if invoked or "<parameter=" in text or re.search(r"<function=[\w.-]+>\s*</function>", text):
         for name, inside in invoked or QWEN.findall(text):
@@ -194,13 +194,13 @@ def spell_calls(text: str, names: Sequence[str], schemas: Schemas) -> Iterator[t
 
 
 def quote(arguments: str) -> str:
-    """Arguments as Gemma 4 writes them, in JSON."""
+    """Convert Gemma 4's arguments to JSON."""
     pieces = enumerate(arguments.split(QUOTE))
     return "".join(json.dumps(piece) if i % 2 else KEY.sub(r'\1"\2":', piece) for i, piece in pieces)
 
 
 def typed(value: str, key: str, schema: Mapping[str, Any] | None) -> Any:  # Any: JSON
-    """An argument that is written as it is: a text where the schema wants one, and else JSON, where it is such."""
+    """An unquoted argument: text if the schema says so, otherwise JSON, if it is valid."""
     properties = (schema or {}).get("properties")
     described = properties.get(key) if isinstance(properties, Mapping) else None
     if isinstance(described, Mapping) and described.get("type") == "string":
@@ -211,7 +211,7 @@ def typed(value: str, key: str, schema: Mapping[str, Any] | None) -> Any:  # Any
 
 
 def read_python(text: str) -> Iterator[tuple[str, Any]]:  # Any: JSON
-    """Calls as Python spells them, alone or in a list, whose arguments are literals with names; nothing is run."""
+    """Parse calls in Python's syntax, alone or in a list, with literals as named arguments; nothing is run."""
     with suppress(SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         found = ast.parse(text.strip(), mode="eval").body
         for call in found.elts if isinstance(found, ast.List) else [found]:
@@ -221,7 +221,7 @@ def read_python(text: str) -> Iterator[tuple[str, Any]]:  # Any: JSON
 
 
 def name_call(value: Any) -> tuple[str, Any]:  # Any: parsed JSON
-    """The name and the arguments of a call in JSON: Llama calls the latter parameters."""
+    """The name and arguments of a call in JSON; Llama calls the latter parameters."""
     if not isinstance(value, Mapping):
         return "", None
     inner = value.get("function", value)
@@ -234,7 +234,7 @@ def name_call(value: Any) -> tuple[str, Any]:  # Any: parsed JSON
 
 
 def read_values(text: str) -> Iterator[Any]:  # Any: parsed JSON
-    """The JSON values in a text, one behind the other, and those of a list one by one; up to what is none."""
+    """The consecutive JSON values in a text, lists flattened, up to the first invalid one."""
     decoder, place = json.JSONDecoder(), 0
     with suppress(ValueError, RecursionError):
         while place < len(text):
@@ -244,7 +244,7 @@ def read_values(text: str) -> Iterator[Any]:  # Any: parsed JSON
 
 
 def strip_calls(reply: str, names: Sequence[str]) -> str:
-    """A reply without the calls of functions with these names that it spells; what was thought before it stays."""
+    """A reply without its calls of these functions; earlier thinking stays."""
     answer = split(reply).answer
     listener = Listener(names)
     told = listener.add(answer)
