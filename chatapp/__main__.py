@@ -14,7 +14,7 @@ def start() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--render-templates"]:  # a program without a Python beside it starts itself: rendering.FLAG
+    if sys.argv[1:] == ["--render-templates"]:  # a frozen build starts itself to render templates: rendering.FLAG
         from chatapp.generation.text.sandbox import serve
 
         serve(sys.stdin.buffer)

@@ -15,7 +15,7 @@ from chatapp.settings.settings import Settings, SettingsError
 from chatapp.text.errors import UsageError
 from chatapp.text.printable import printable
 
-if TYPE_CHECKING:  # imported where they are used: the first frame needs none of them
+if TYPE_CHECKING:  # imported where they are used, to speed up the first frame
     from chatapp.completion.acceptance import Acceptance
     from chatapp.conversation import Setup
     from chatapp.conversation.tools.toolset import Toolset
@@ -177,7 +177,7 @@ class Workspace:
         on_fallback: Callable[[str], object],
     ) -> Engine | None:
         """The model as the user's running server has it open; None if there is no such server."""
-        if not (self.home / "server.json").exists():  # before anything is imported for it
+        if not (self.home / "server.json").exists():  # checked before importing anything
             return None
         from chatapp.placement import served
 

@@ -1,1 +1,1 @@
-"""Commands in a conversation: their table, their syntax, and what they do."""
+"""Commands in a conversation: the table, parsing, and what they do."""

@@ -56,5 +56,5 @@ def write(
 ) -> dict[str, Any]:  # Any: JSON
     """The receipt of one of n answers; with the options if the answer was continued (`again`), as they may differ."""
     place = {"index": index, "n": n, "begun": begun}
-    options = {"options": facts(asdict(again))} if again else {}  # perhaps other ones than it began with
+    options = {"options": facts(asdict(again))} if again else {}  # they may differ from those it began with
     return {"chatapp": chatapp.__version__, **engine.origin, **(asdict(asked) if asked else {}), **place, **options}

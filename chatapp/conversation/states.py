@@ -10,7 +10,7 @@ from chatapp.generation.contract import Resuming
 from chatapp.generation.text.message import Message
 from chatapp.history import HistoryError
 
-if TYPE_CHECKING:  # SQLite, which nobody needs who only asks for help
+if TYPE_CHECKING:  # `--help` must not import SQLite
     from chatapp.history import History
 
 

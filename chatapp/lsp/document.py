@@ -16,9 +16,9 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Document:
-    """A text in lines, each with its end; the last one has none, and may be empty.
+    """A text as lines with their ends; the last line has none, and may be empty.
 
-    What ends a line is what the protocol says: \\n, \\r\\n and \\r, and nothing else.
+    Line ends are those of the protocol: \\n, \\r\\n and \\r.
     """
 
     def __init__(self, text: str, encoding: Encoding, language: str = "") -> None:

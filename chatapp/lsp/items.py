@@ -38,7 +38,7 @@ def popup_item(found: Numbered, replaced: Range, word: str, order: int) -> Compl
         detail=f"chatapp: {offer.source}, {offer.probability:.0%}",
         sort_text=f" {order}",  # before letters
         filter_text=text,
-        insert_text=text,  # for editors that know no edits, and replace the word
+        insert_text=text,  # for editors that ignore text_edit and replace the word
         insert_text_format=InsertTextFormat.PlainText,
         text_edit=TextEdit(replaced, text),
         command=taken(number),

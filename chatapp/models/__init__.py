@@ -1,1 +1,1 @@
-"""Models as the user sees them: catalogue, details, suggestion, jobs."""
+"""Models as the user sees them: catalogue, details, background jobs, the offer at the start."""

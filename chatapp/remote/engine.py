@@ -105,7 +105,7 @@ class RemoteEngine:
         self.thinking_choices, self.sees_files = model.thinking_choices, False
         self.knows_tools = model.knows_tools and model.can_chat
         self.placement = Placement("remote", connection.remote.host, dialect.name)
-        self.origin: Mapping[str, str] = {}  # a server may compute with anything
+        self.origin: Mapping[str, str] = {}  # unknown: a server may compute with anything
         self._bytes_per_token = BYTES_PER_TOKEN
         self._texts: dict[int, str] = {}
         """The text of each token by its id."""

@@ -98,7 +98,7 @@ class App:
 
 
 async def while_there(endpoint: Endpoint, call: Call, body: Body | None, receive: Receive) -> None:
-    """Let an endpoint answer; where the client leaves before, end it."""
+    """Let an endpoint answer, and cancel it if the client leaves before."""
     answering = asyncio.ensure_future(endpoint.handle(call, body))
     leaving = asyncio.ensure_future(wait_for_leaving(receive))
     try:

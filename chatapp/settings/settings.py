@@ -106,7 +106,7 @@ def read(path: Path) -> Settings:
             found[name] = tuple(value)
             continue
         if name == "mcp":
-            from chatapp.settings import tool_servers  # few have any
+            from chatapp.settings import tool_servers  # late, since few users have any
 
             found[name] = tool_servers.read(value, str(path))
             continue

@@ -72,7 +72,7 @@ class Engines:
             opened = self.workspace.open_model(choice.model, placement, on_progress=report, on_fallback=warn)
             if opened.engine.can_chat:
                 import textual.widgets.markdown  # noqa: F401  # slow, so imported before the first answer
-        except Exception as error:  # whatever a runtime raises belongs on the screen
+        except Exception as error:  # show any error of a runtime on the screen
             tell(screen.do_without, choice, describe(error))
         else:
             tell(screen.take_up, choice, opened)

@@ -55,7 +55,7 @@ class Drain(Thread, Generic[Item]):
                 pass
             finally:
                 self.items.close()  # ends the turn, which frees the engine
-        except Exception as error:  # whatever the runtime raises belongs on the screen
+        except Exception as error:  # show any error of a runtime on the screen
             self.error, self.failure = describe(error), error
         finally:
             self.finished.set()

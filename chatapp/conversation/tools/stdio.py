@@ -1,4 +1,4 @@
-"""A server that is a program: started with little of the environment, its lines bounded, ended with all it started."""
+"""A tool server that is a local program: minimal environment, bounded output, and killed with its children."""
 
 from __future__ import annotations
 

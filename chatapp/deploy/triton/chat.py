@@ -1,6 +1,6 @@
 """The Triton model `chat`: answers messages or continues a text as chatapp does, streaming or not."""
 
-from __future__ import annotations  # Triton has no such types yet while it completes a configuration
+from __future__ import annotations  # Triton's module lacks these types while it completes a model's configuration
 
 import json
 import shutil

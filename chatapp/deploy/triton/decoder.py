@@ -1,6 +1,6 @@
 """The ensemble's model `decoder`: takes logits and returns the text of the likeliest next token."""
 
-from __future__ import annotations  # Triton has no such types yet while it completes a configuration
+from __future__ import annotations  # Triton's module lacks these types while it completes a model's configuration
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The ensemble's model `encoder`: takes a text and returns tokens and empty caches."""
 
-from __future__ import annotations  # Triton has no such types yet while it completes a configuration
+from __future__ import annotations  # Triton's module lacks these types while it completes a model's configuration
 
 from collections.abc import Sequence
 from pathlib import Path

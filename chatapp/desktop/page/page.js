@@ -1,4 +1,4 @@
-// The window's page: draws what the app sends, sends what its user does. The messages: chatapp/desktop/bridge.py.
+// The window's page: draws what the app sends, and sends the user's input. Messages: chatapp/desktop/bridge.py.
 "use strict";
 
 const SIZES = { least: 8, usual: 14, most: 40 };  // pixels of a character
@@ -18,7 +18,7 @@ let socket = null, token = takeToken(), tries = 0, ended = false, busy = false, 
 
 function takeToken() {
   const given = location.hash.slice(1);
-  if (given) history.replaceState(null, "", "/");  // neither the address bar nor its history keeps it
+  if (given) history.replaceState(null, "", "/");  // keep it out of the address bar and the history
   return given || sessionStorage.getItem("token") || "";
 }
 
@@ -31,7 +31,7 @@ function connect() {
   socket.onmessage = ({ data }) => typeof data === "string" ? hear(JSON.parse(data)) : term.write(new Uint8Array(data));
   socket.onclose = () => {
     if (ended) return;
-    if (++tries <= 10) setTimeout(connect, 200);  // reloaded: the one before may not be over yet
+    if (++tries <= 10) setTimeout(connect, 200);  // after a reload the previous connection may still be open
     else tell("This page is not connected to chatapp: it was opened elsewhere, or has ended. To open it: chatapp desktop");
   };
 }
@@ -54,7 +54,7 @@ function wear({ background, text }) {
   document.documentElement.style.setProperty("--text", text);
 }
 
-// The size of the window and of its characters
+// Window size and font size
 
 let told = "";
 function tellSize(anew) {
@@ -77,7 +77,7 @@ function zoom(step) {
 function tellScheme() { say({ type: "scheme", dark: dark.matches }); }
 function tellFocus() { say({ type: document.hasFocus() && !document.hidden ? "focus" : "blur" }); }
 
-// Keys that a terminal has no code for, and those of the window
+// Keys without a terminal code, and keys of the window
 
 const ZOOM = { "+": 1, "=": 1, "-": -1, "_": -1, "0": 0 };
 
@@ -85,7 +85,7 @@ function takeKey(event) {
   if (event.type !== "keydown") return event.type !== "keypress" || !isPaste(event);
   const control = (event.ctrlKey || event.metaKey) && !event.altKey;
   if (control && event.key in ZOOM) return taken(event, () => zoom(ZOOM[event.key]));
-  if (isPaste(event)) return false;  // the web view pastes, and xterm.js passes that on
+  if (isPaste(event)) return false;  // the web view pastes, and xterm.js passes it on
   if (control && event.key.toLowerCase() === "c" && (event.shiftKey || event.metaKey)) {
     return taken(event, () => copy(term.getSelection()));
   }
@@ -102,7 +102,7 @@ function isPaste(event) {
   return (control && event.key.toLowerCase() === "v") || (event.shiftKey && event.key === "Insert");
 }
 
-// The clipboard: what the app copies arrives as OSC 52, whose reading half is never answered
+// The clipboard: the app copies by OSC 52; requests to read it are never answered
 
 function takeCopy(data) {
   const coded = data.slice(data.indexOf(";") + 1);
@@ -125,7 +125,7 @@ async function copy(text) {
   }
 }
 
-// Files and texts that are dropped
+// Dropped files and text
 
 function drop(event) {
   event.preventDefault();
@@ -141,13 +141,13 @@ async function give(file) {
   say({ type: "file", name: file.name, text: await file.text() });
 }
 
-// What is told to somebody who looks elsewhere
+// Notifications while the page is not visible
 
 function announce(text) {
   document.title = "● chatapp";
   if (!("Notification" in window)) return;
   if (Notification.permission === "granted") new Notification("chatapp", { body: text, icon: "/icon.svg" });
-  else wishesNotices = Notification.permission === "default";  // asked for with the next click, which a browser demands
+  else wishesNotices = Notification.permission === "default";  // requested at the next click, as browsers require
 }
 
 function wake() { document.title = "chatapp"; tellFocus(); }

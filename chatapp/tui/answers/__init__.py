@@ -1,1 +1,1 @@
-"""Several answers side by side: of one model, or of several."""
+"""Several answers side by side, of one model or of several."""

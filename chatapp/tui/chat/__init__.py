@@ -1,1 +1,1 @@
-"""Conversations on the screen: what is said, how fast, and where one writes."""
+"""The chat screen: conversations, messages, and the figures of a reply."""

@@ -95,7 +95,7 @@ class Conversations(LaidOutOnce, Screen[None]):
             history = self.workspace.open_history(PATIENCE) if kept else None
             if not self.call_later(self.take_history, history) and history:  # the screen was closed
                 history.close()
-        except Exception as error:  # whatever the disk says belongs on the screen
+        except Exception as error:  # show any disk error on the screen
             self.call_later(self.take_history, None, one_line(error) or str(error))
 
     def catch_up(self) -> None:

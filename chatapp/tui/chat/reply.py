@@ -121,7 +121,7 @@ class ReplyStream:
 
     def describe_end(self, when_full: WhenFull, kind: Kind, total: int) -> Ending:
         """How it ended; `total` is the context length in tokens, 0 if unknown."""
-        from chatapp.generation import PromptTooLong  # not for the first frame
+        from chatapp.generation import PromptTooLong  # late, to speed up the first frame
 
         if kind == "completion" and when_full == "summarise":
             when_full = "slide"  # texts are not summarised

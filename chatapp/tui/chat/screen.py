@@ -79,7 +79,7 @@ class ChatScreen(Conversations):
         return Models(self, self.job_line)
 
     def rest(self, seconds: float) -> bool:
-        if "models" in vars(self):  # they were needed
+        if "models" in vars(self):  # only if the property was used
             self.models.jobs.close(seconds)
         return super().rest(seconds)
 

@@ -66,7 +66,7 @@ class SearchScreen(Finder["Found | None"]):
     def find(self, words: str) -> None:
         try:
             self.call_later(self.show, words, self.search(words, FOUND) if words.strip() else ())
-        except Exception as error:  # whatever the disk says belongs on the screen
+        except Exception as error:  # show any disk error on the screen
             self.call_later(self.show, words, (), one_line(error) or str(error))
 
     def show(self, words: str, found: Sequence[Found], error: str = "") -> None:

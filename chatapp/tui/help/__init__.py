@@ -1,1 +1,1 @@
-"""Help on the screen: the keys, the palette of commands, and the themes."""
+"""Help on the screen: keys, the command palette, and the theme picker."""

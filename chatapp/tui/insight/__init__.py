@@ -1,1 +1,1 @@
-"""What only a model on this machine can show: the probability and the latency of every token."""
+"""Screens about the probability and the latency of each token."""

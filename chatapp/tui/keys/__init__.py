@@ -1,1 +1,1 @@
-"""Keys: in their order, by their user's choice, like Vim's, and what is typed before the screen is there."""
+"""Keyboard input: key order, the user's keys, and what was typed before the screen opened."""

@@ -60,5 +60,5 @@ class Jump(EndsOnce, ModalScreen[Widget | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         if self.before and event.size != self.before:
-            self.dismiss(None)  # the places have moved
+            self.dismiss(None)  # the letters would be at the wrong places
         self.before = event.size

@@ -1,1 +1,1 @@
-"""The models screen, and the lines that the chat shows of pulls and offers."""
+"""The models screen, and the chat screen's lines about jobs and offers."""

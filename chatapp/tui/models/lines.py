@@ -57,7 +57,7 @@ class JobLine(Widget):
     def render(self) -> Content:
         if not (job := self.job):
             return Content()
-        from chatapp.models.jobs import describe_progress  # not before there is a job
+        from chatapp.models.jobs import describe_progress  # late, to speed up the first frame
 
         mark = "↓" if job.kind == "pull" else "●"  # ↓ smollm2-360m 64 % 12 MB/s 18 s
         about = f" {describe_progress(job)} "

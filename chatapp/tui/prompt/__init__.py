@@ -1,4 +1,4 @@
-"""The box where messages are typed, with what helps to type them."""
+"""The prompt, and its completions and recall of earlier prompts."""
 
 from chatapp.tui.prompt.prompt import Prompt
 

@@ -108,9 +108,7 @@ def move_seed(value: int | None, direction: int) -> int | None:
 
 
 def escape(text: str) -> str:
-    r"""A stop text on one line: `
-    ` for a line end, `\t` for a tab.
-    """
+    r"""A stop text on one line: `\n` for a line end, `\t` for a tab."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class VimArea(Removable, TextArea):
     """A text area that accepts no control characters, with vim keys if the user wants them."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [  # TextArea has none for the ends of the text
+    BINDINGS: ClassVar[list[BindingType]] = [  # TextArea has no keys for the ends of the text
         Binding("ctrl+home", "cursor_text_start", "Beginning of the text", show=False),
         Binding("ctrl+end", "cursor_text_end", "End of the text", show=False),
         Binding("ctrl+shift+home", "cursor_text_start(True)", "Select to the beginning", show=False),
