@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from chatapp.tui.models import screen as models_screen
 from chatapp.tui.models.asking import Asking, ask, pull_question
 from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.models.sections import Catalogue
+from model_store import ModelNotFound
 from support.screen_driver import beginning, started
 from support.scripted_engine import ScriptedEngine
 from support.themed_app import ThemedApp
@@ -215,6 +217,21 @@ async def test_a_store_that_cannot_be_read_is_told_for_as_long_as_that_is_so(tmp
     app = Models(rows, tmp_path)
     async with app.run_test(size=(80, 24)):
         await app.until(lambda: "models  permission denied: models" in app.picture)
+
+
+async def test_a_model_that_is_removed_while_its_page_is_read_is_no_error(tmp_path: Path) -> None:
+    read = threading.Event()
+
+    def details(row: ListedModel) -> Details:
+        read.set()
+        raise ModelNotFound(f"{row.name} was removed meanwhile")
+
+    async with running(lambda: some(1), tmp_path) as (app, pilot):
+        app.models.catalogue = replace(app.models.catalogue, details=details)
+        await pilot.press("down")
+        await app.until(read.is_set, "the page to be read")
+        await pilot.pause(0.1)
+        assert not app._notifications
 
 
 async def test_the_model_in_use_is_known_by_its_name_however_it_was_asked_for(tmp_path: Path) -> None:

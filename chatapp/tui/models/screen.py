@@ -27,6 +27,7 @@ from chatapp.tui.models.filter_line import FilterLine
 from chatapp.tui.models.listing import ModelList
 from chatapp.tui.models.sections import Catalogue, describe_machine, group_models, is_possible, list_unlisted
 from chatapp.tui.widgets.textual_fixes import EndsOnce
+from model_store import BUILTIN, ModelNotFound
 
 if TYPE_CHECKING:
     from chatapp.models.catalogue import ListedModel, Machine
@@ -42,7 +43,6 @@ PAUSE = 0.12
 """Seconds that a model must stay selected before its details are read."""
 EVERY = 1.0
 """Seconds between updates while another process downloads."""
-BUILTIN = "builtin"
 
 
 class ModelsScreen(EndsOnce, Screen[str | None]):
@@ -142,6 +142,8 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             worker = get_current_worker()
             try:
                 found = get()
+            except ModelNotFound:  # it was removed meanwhile, and leaves the list as well
+                return
             except Exception as error:  # shown if its message is for the user
                 if not (text := one_line(error)):
                     raise
