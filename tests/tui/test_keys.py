@@ -4,6 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+from textual.content import Content
+
 from chatapp.tui.chat.message import Answer, Said
 from chatapp.tui.help.help import Help
 from chatapp.tui.keys.key_line import Keys
@@ -147,7 +150,7 @@ async def test_keys_that_cannot_be_are_told_and_the_others_work() -> None:
         await driver.until(lambda: driver.screen.sidebar)
 
 
-async def test_a_narrow_footer_has_first_what_people_need() -> None:
+async def test_a_narrow_footer_has_first_what_people_need(monkeypatch: pytest.MonkeyPatch) -> None:
     async with with_keys("", chatty("one two three", pause_after=2)) as driver:
 
         def footer() -> str:
@@ -162,6 +165,12 @@ async def test_a_narrow_footer_has_first_what_people_need() -> None:
         await driver.until(lambda: "why? oh" in driver.picture)
         await driver.pilot.pause()
         assert keys.shown is painted
+        with monkeypatch.context() as patched:
+            made = iter([Content("other keys".ljust(keys.size.width))])  # one line: for the look, and to be painted
+            patched.setattr(Keys, "line", lambda _: next(made))
+            keys.look_again(None)
+            assert keys.render().plain.startswith("other keys")
+        keys.look_again(None)
         await driver.press("enter")
         await driver.wrote(2)
         await driver.until(lambda: footer().startswith(" esc Stop  ⏎ Send "))

@@ -21,11 +21,13 @@ class Keys(Buttons):
 
     def look_again(self, _: object) -> None:
         """Repaint if the keys have changed; called after every key press."""
-        if self.line() != self.shown:
+        if (line := self.line()) != self.shown:
+            self.shown = line
             self.refresh()
 
     def render(self) -> Content:
-        self.shown = self.line()
+        if self.shown.cell_length != self.size.width:  # the width has changed since
+            self.shown = self.line()
         return self.shown
 
     def line(self) -> Content:
