@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -148,7 +148,7 @@ class Workspace:
         if elsewhere := self.split_remote(name):
             if draft:
                 raise UsageError(f"{name} answers on its server, where no model of yours can draft; leave it out")
-            return self._open_remote(*elsewhere)
+            return self._with_preset(self._open_remote(*elsewhere))
         from chatapp.generation.resuming import ResumingEngine
         from chatapp.generation.states import STATES, States
         from chatapp.placement.opening import open_engine
@@ -166,7 +166,16 @@ class Workspace:
         shares = self.shares and not draft
         served = self._open_served(store, model, options, open_here, on_fallback) if shares else None
         engine = served or open_here()
-        return Opened(engine, model.name, model.parameters, time.perf_counter() - start)
+        return self._with_preset(Opened(engine, model.name, model.parameters, time.perf_counter() - start))
+
+    def _with_preset(self, opened: Opened) -> Opened:
+        """A model whose defaults are those of the user's preset with its name, before what its publisher recommends."""
+        if (path := self.home / "presets.toml").exists():
+            from chatapp.settings import presets
+
+            if preset := presets.read_own(path).get(opened.name):
+                opened.engine.defaults = replace(opened.engine.defaults, **preset.options)
+        return opened
 
     def _open_served(
         self,

@@ -1,10 +1,12 @@
 """One user's home: what is in it is what is opened, and another home is another user's."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chatapp.conversation import Setup
+from chatapp.generation.options import published_options
 from chatapp.placement.selection import PlacementOptions
 from chatapp.settings import system_prompts
 from chatapp.settings.settings import SettingsError
@@ -54,6 +56,13 @@ def test_answers_are_as_the_users_files_say(workspace: Workspace) -> None:
     wanted = Setup(options={"top_k": 7, "think": False}, system="Talk like a pirate.")
     assert workspace.read_setup("mine", "@pirate", think=False) == wanted
     assert workspace.read_setup(None, None) == Setup()
+
+
+def test_a_preset_with_the_name_of_a_model_counts_wherever_that_is_opened(workspace: Workspace) -> None:
+    (workspace.home / "presets.toml").write_text("[builtin]\ntemperature = 0.25\n[other]\ntop_k = 7\n")
+    opened = workspace.open_model("builtin", PlacementOptions("onnx"))
+    published = published_options(workspace.open_store().get("builtin").folder)
+    assert opened.engine.defaults == replace(published, temperature=0.25)
 
 
 def test_a_theme_is_kept_and_pulls_that_were_left_are_there_again(workspace: Workspace) -> None:
