@@ -260,17 +260,18 @@ def read_model(given: Namespace, name: str) -> str:
 
 def add_output(parser: Parser) -> None:
     """Add the options for what is printed."""
-    group = add_form(parser)
+    group, form = add_form(parser)
+    form.add_argument("-x", "--extract", action="store_true", help="the first block of code and nothing else")
     group.add_argument("--stats", choices=STATS_FORMATS, metavar="[text|json]", help="timings, on standard error")
 
 
-def add_form(parser: Parser) -> "argparse._ArgumentGroup":
-    """Add the options for how text is printed; returns their group."""
+def add_form(parser: Parser) -> "tuple[argparse._ArgumentGroup, argparse._MutuallyExclusiveGroup]":
+    """Add the options for how text is printed; returns their group, and the inner group of which only one may be given."""
     group = parser.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object per completion instead of text")
     form.add_argument("--raw", action="store_true", help="leave control characters as the model wrote them")
-    return group
+    return group, form
 
 
 def name_stats_format(argv: Sequence[str]) -> list[str]:
@@ -288,6 +289,7 @@ def read_form(given: Namespace) -> "Form":
     return Form(
         json=given.json,
         raw=given.raw,
+        extract=given.extract,
         logprobs=given.logprobs is not None,
         thinking=given.think is True,
         beams=getattr(given, "show_beams", False),

@@ -27,6 +27,8 @@ class Form:
     """One line of JSON per completion."""
     raw: bool = False
     """Whether control characters stay as the model wrote them."""
+    extract: bool = False
+    """The first block of code, once it is all there, and nothing else."""
     logprobs: bool = False
     thinking: bool = False
     """Whether thinking is printed even if standard error is not a terminal."""
@@ -66,6 +68,8 @@ class Printout:
     def __init__(self, count: int, form: Form) -> None:
         self.form, self.replies = form, [Reply() for _ in range(count)]
         self.interrupted = False
+        self.missing = False
+        """Whether a block of code was wanted, and an answer has none."""
         self.dim = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
         self.thinking_wanted = sys.stderr.isatty() or form.thinking
         self.thinking_open = False
@@ -96,7 +100,7 @@ class Printout:
             self.introduce(0)
             if delta.channel == "thinking":
                 self.think(delta.text)
-            else:
+            elif not self.form.extract:
                 self.end_thinking()
                 write(delta.text, self.form)
         self.interrupted = self.stop.is_set()
@@ -139,9 +143,11 @@ class Printout:
                 print(as_json(index, reply, logprobs=self.form.logprobs), flush=True)
                 continue
             self.introduce(index)
-            if index:
-                write(reply.text, self.form)
-            end_line(reply.text, self.form)
+            text = self.extract(reply.text) if self.form.extract else reply.text
+            if index or self.form.extract:
+                write(text, self.form)
+            if text or not self.form.extract:
+                end_line(text, self.form)
             if reply.valid is False:
                 cut = reply.finish_reason == "length"
                 note("Not valid: it was cut off. Raise --max-tokens." if cut else "Not valid: it ended before.")
@@ -152,6 +158,16 @@ class Printout:
         if self.form.stats and usage:
             told = json.dumps(usage.as_dict()) if self.form.stats == "json" else describe(usage)
             print(told, file=sys.stderr, flush=True)
+
+    def extract(self, text: str) -> str:
+        """The first block of code in a text; where there is none, nothing, and the text goes to standard error."""
+        from chatapp.text.clipboard import code_blocks
+
+        blocks = code_blocks(text)
+        if not blocks:
+            self.missing = True
+            note(f"There is no block of code in the answer:\n{text}")
+        return blocks[0] if blocks else ""
 
 
 def can_redraw() -> bool:

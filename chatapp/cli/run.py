@@ -223,7 +223,7 @@ def answer(view: LineView, prompt: str | None = None, past: Past | None = None, 
                     from chatapp.cli.lossless import check_lossless
 
                     return check_lossless(view, turn, printout.replies[0])
-                return 130 if printout.interrupted else 0
+                return 130 if printout.interrupted else int(printout.missing)
             if past and past.messages:
                 note(f"Going on with conversation {past.conversation.id}, {len(past.messages)} messages so far")
             return loop(view)

@@ -49,9 +49,9 @@ def delta(text: str, index: int = 0) -> Delta:
 def print_all(tmp_path: Path, output: Output) -> Print:
     """Print a number of completions, one unless told otherwise, from deltas."""
 
-    def print_all(deltas: Generator[Delta, None, None], count: int = 1) -> None:
+    def print_all(deltas: Generator[Delta, None, None], count: int = 1, form: Form = Form()) -> None:  # noqa: B008
         with redirect_stdout(output):
-            with Printout(count, Form()) as printout, closing(deltas):
+            with Printout(count, form) as printout, closing(deltas):
                 for delta in deltas:
                     if printout.add(delta):
                         break
@@ -68,6 +68,16 @@ def test_each_delta_is_printed_at_once(output: Output, print_all: Print) -> None
 
     print_all(slowly())
     assert output.seen == ["one ", "two ", "three ", "\n"]
+
+
+def test_the_first_block_of_code_is_printed_alone_where_that_is_asked_for(
+    output: Output, print_all: Print, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_all((delta(text) for text in ("Here:\n\n``", "`py\nx = 1\n```\n\n```\ny\n```\n")), form=Form(extract=True))
+    assert (output.getvalue(), capsys.readouterr().err) == ("x = 1\n", "")
+    print_all((delta(text) for text in ("No ", "code.")), form=Form(extract=True))
+    assert output.getvalue() == "x = 1\n"
+    assert capsys.readouterr().err == "There is no block of code in the answer:\nNo code.\n"
 
 
 def test_a_terminal_is_told_how_much_of_a_long_prompt_is_read_until_there_is_an_answer(
