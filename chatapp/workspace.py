@@ -97,6 +97,12 @@ class Workspace:
         prompt = system_prompts.resolve(self.home / "prompts", system) if system else ""
         return Setup(options=options, system=prompt, tools=used)
 
+    def read_system(self) -> str:
+        """The system prompt of new conversations, where none is given."""
+        from chatapp.settings import system_prompts
+
+        return system_prompts.resolve(self.home / "prompts", self.read_settings().system)
+
     # Models
 
     def open_store(self) -> Store:

@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,25 +40,27 @@ def run(given: Namespace) -> int:
         given.model, given.remote_model = (None, given.screen_model) if given.remote else (given.screen_model, None)
     model = read_model(given, given.model or "")
     if given.plain:
-        return talk(workspace, model, setup)
+        return talk(workspace, model, setup, given.system)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("the screen needs a terminal; for one answer, try: chatapp run builtin 'import numpy as'")
     if os.environ.get("TERM") == "dumb":
         print(DUMB, file=sys.stderr, flush=True)
-        return talk(workspace, model, setup)
+        return talk(workspace, model, setup, given.system)
     gc.disable()  # enabled again after the first frame, which comes sooner this way
     from chatapp.tui.keys.typed_ahead import driver, typed_ahead
 
     with typed_ahead() as ahead:
         from chatapp.tui import app
 
+        if setup and given.system is None:
+            setup = replace(setup, system=workspace.read_system())
         chosen = setup if setup and (setup.options or setup.system or setup.tools) else None
         app.run(app.ChatApp(workspace, model=model, setup=chosen, driver=driver(ahead) if ahead else None))
     return 0
 
 
-def talk(workspace: Workspace, model: str, setup: "Setup | None") -> int:
-    """Talk in plain lines."""
+def talk(workspace: Workspace, model: str, setup: "Setup | None", system: str | None) -> int:
+    """Talk in plain lines; `system` is the system prompt as the user named it."""
     from chatapp.cli.progress import open_model, tell_steps
     from chatapp.cli.repl import LineView
     from chatapp.cli.run import answer, fit, open_history
@@ -65,6 +68,9 @@ def talk(workspace: Workspace, model: str, setup: "Setup | None") -> int:
 
     model, open_one = model or workspace.read_settings().model, partial(open_model, workspace, None, show=tell_steps)
     opened = open_one(model)
-    setup = fit(opened, model, setup or Setup())
+    setup = setup or Setup()
+    if system is None and opened.engine.can_chat:
+        setup = replace(setup, system=workspace.read_system())
+    setup = fit(opened, model, setup)
     history = open_history(workspace)
     return answer(LineView(opened.engine, setup, workspace, open_one, history=history, plain=True))

@@ -114,7 +114,10 @@ def run(given: Namespace) -> int:
         chosen["max_tokens"] = ENOUGH
     if given.file and not engine.can_chat:
         raise GenerationError(f"{model} has no chat template: it continues text; pipe that into chatapp run")
-    setup = fit(opened, model, replace(wanted, options=chosen, system=wanted.system or kept.system))
+    system = wanted.system or kept.system
+    if given.system is None and not before and engine.can_chat:
+        system = workspace.read_system()
+    setup = fit(opened, model, replace(wanted, options=chosen, system=system))
     setup = replace(setup, tools=setup.tools or kept.tools)
     # A single continuation by a base model, perhaps in a pipe, is not saved: nobody comes back to it.
     keeps = not given.no_history and (prompt is None or engine.can_chat)

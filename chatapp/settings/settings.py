@@ -39,6 +39,8 @@ class Settings:
     backend: str = ""
     """Empty: the fastest one for each model."""
     objective: str = "chat"
+    system: str = ""
+    """What answers of new conversations keep to: a system prompt, or `@NAME` of one in the library."""
     history: bool = True
     """Whether conversations are saved."""
     suspend: bool = True

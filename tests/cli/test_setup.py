@@ -1,6 +1,7 @@
 """`--system` and `--preset`: for one answer, in lines, and on the screen."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,24 @@ def test_one_answer_keeps_to_them_and_what_is_said_in_full_counts_more(chatapp: 
     assert setup.options == {**presets.find(Path("none"), "creative").options, "min_p": 0.0, "max_tokens": 2}
     done = chatapp("run", "-c", "more", "--max-tokens", "2")
     assert done.returncode == 0, done.stderr
+
+
+def test_new_conversations_keep_to_the_system_prompt_of_the_settings(
+    chatapp: Run, folder: Path, checkpoint: MakeCheckpoint, home: Path
+) -> None:
+    home.mkdir()
+    (home / "settings.toml").write_text('system = "Be kind."')
+    options = ("--max-tokens", "2")
+    for given, system in (
+        ([str(folder)], "Be kind."),
+        ([str(folder), "--system", ""], ""),
+        ([str(folder), "--system", "@concise"], LIBRARY),
+        (["-c"], LIBRARY),
+    ):
+        done = chatapp("run", *given, "hello", *options)
+        assert (done.returncode, kept().system) == (0, system), done.stderr
+    assert chatapp("run", str(checkpoint("base")), "hello", *options).returncode == 0
+    assert "Be kind." in chatapp("chat", str(folder), "--plain", stdin="/show system\n").stderr
 
 
 def test_files_follow_the_prompt_as_if_it_named_them(chatapp: Run, folder: Path, home: Path) -> None:
@@ -107,6 +126,10 @@ async def test_new_conversations_on_the_screen_begin_with_them_and_others_stay_a
             await driver.until(lambda: driver.said and not driver.writing)
             assert [one.text for one in engine.chats[-1] if one.role == "system"] == ([system] if system else [])
     assert engine.options[-1].temperature == 0.2
+    start.chosen = replace(start.chosen, system="@concise")
+    async with started(start, model="chatty") as driver:
+        await driver.until(lambda: driver.pane.dialogue)
+        assert driver.pane.dialogue and driver.pane.dialogue.setup.system == LIBRARY
     async with started(start, setup=wanted) as driver:
         await driver.until(lambda: driver.screen.history and driver.pane.dialogue)
         assert driver.screen.history
