@@ -1,4 +1,4 @@
-"""`chatapp sessions`: list, search, show, export, import, rename and delete conversations."""
+"""`chatapp sessions`: list, search, show, export, import, rename, pin and delete conversations."""
 
 import sys
 from argparse import Namespace
@@ -77,6 +77,9 @@ def add_changes(action: Callable[..., Parser]) -> None:
     renaming = action("rename", rename, "give a conversation another title")
     renaming.add_argument("id", metavar="ID", type=parse_number)
     renaming.add_argument("title", metavar="TITLE")
+
+    for name, summary in (("pin", "list conversations before all others"), ("unpin", "list them by their dates again")):
+        action(name, pin, summary).add_argument("ids", metavar="ID", type=parse_number, nargs="+")
 
     removing = action("rm", remove, "delete conversations", REMOVE)
     removing.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
@@ -173,6 +176,12 @@ def bring_in(history: "History", given: Namespace) -> int:
 def rename(history: "History", given: Namespace) -> None:
     """Give a conversation another title."""
     history.rename(given.id, given.title)
+
+
+def pin(history: "History", given: Namespace) -> None:
+    """List conversations before all others, or no longer."""
+    for one in given.ids:
+        history.pin(one, given.action == "pin")
 
 
 def remove(history: "History", given: Namespace) -> None:

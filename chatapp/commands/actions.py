@@ -169,6 +169,8 @@ ACTIONS: tuple[Action, ...] = (
            "chat.sidebar",
            slash=Slash("/save", wanted(run.rename, "which title"), "TITLE", "give the conversation a title"),
            names="title, name"),
+    Action("Pin conversation", "at the top of the list, or no longer", "screen.conversation('pin')", "sidebar.pin", "p",
+           "chat.sidebar", names="unpin, favourite, favorite, star, bookmark"),
     Action("Delete conversation", "it can be brought back for a month", "screen.conversation('delete')",
            "sidebar.delete", "d", "chat.sidebar", names="remove conversation, trash"),
     Action("Restore conversation", "the one deleted last", "screen.conversation('undelete')", "sidebar.undelete", "u",

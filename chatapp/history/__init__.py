@@ -44,6 +44,8 @@ class Conversation:
     """The setup with which it is answered; what a search finds comes without."""
     damaged: tuple[str, ...] = ()
     """The columns that hold no such thing, on a disk that failed; they were left out."""
+    pinned: bool = False
+    """Whether it is listed before all others; what a search finds comes without."""
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         FORGET_TOKENS,
     ),
     ("ALTER TABLE conversations ADD COLUMN shown REAL NOT NULL DEFAULT 0",),  # 5: when it was left on the screen
+    ("ALTER TABLE conversations ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0",),  # 6: listed before all others
 )
 
 

@@ -23,6 +23,8 @@ KEPT_DELETED = 30 * 24 * 3600.0
 """Seconds for which a deleted conversation can be brought back."""
 LISTED = {False: "deleted IS NULL AND messages > 0", True: "deleted IS NULL AND (messages > 0 OR draft <> '')"}
 """Which conversations count: those in which something was said, or also those with nothing but a draft."""
+ORDER = "ORDER BY pinned DESC, updated DESC, id DESC"
+"""How they are listed: those that are pinned, then the last used first."""
 
 BEGINNING = """WITH RECURSIVE branch(parent, text, depth) AS (
         SELECT m.parent, m.text, 0 FROM messages m JOIN conversations c ON c.leaf = m.id
@@ -77,11 +79,11 @@ class History:
     # Conversations
 
     def list(self, limit: int = -1, *, drafts: bool = False) -> Sequence[Conversation]:
-        """The conversations that have messages, the last used first; with drafts, also those with nothing but that."""
-        return self._conversations(f"{LISTED[drafts]} ORDER BY updated DESC, id DESC LIMIT ?", limit)
+        """The conversations that have messages, in their order; with drafts, also those with nothing but that."""
+        return self._conversations(f"{LISTED[drafts]} {ORDER} LIMIT ?", limit)
 
     def page(self, words: str = "", limit: int = -1) -> tuple[Sequence[Conversation], int]:
-        """The conversations whose titles have all these words, the last used first, and how many there are in all.
+        """The conversations whose titles have all these words, in their order, and how many there are in all.
 
         Where nothing was said yet, the draft's first words are the title.
         """
@@ -89,12 +91,11 @@ class History:
             where = LISTED[True]
             if words.strip():
                 titles = self.connection.execute(
-                    f"SELECT id, iif(title = '', draft, title) FROM conversations WHERE {where} "
-                    "ORDER BY updated DESC, id DESC"
+                    f"SELECT id, iif(title = '', draft, title) FROM conversations WHERE {where} {ORDER}"
                 )
                 ids = [number for number, title in titles if has_words(title, words)]
                 shown, count = ", ".join(map(str, ids if limit < 0 else ids[:limit])), len(ids)
-                found = self._conversations(f"id IN ({shown}) ORDER BY updated DESC, id DESC")
+                found = self._conversations(f"id IN ({shown}) {ORDER}")
             else:
                 count = self._value(f"SELECT count(*) FROM conversations WHERE {where}")
                 found = self.list(limit, drafts=True)
@@ -162,6 +163,12 @@ class History:
         self.get(conversation)
         with self._writing():
             self._set(conversation, title=title)
+
+    def pin(self, conversation: int, pinned: bool = True) -> None:
+        """List a conversation before all others, or no longer."""
+        self.get(conversation)
+        with self._writing():
+            self._set(conversation, pinned=int(pinned))
 
     def delete(self, *conversations: int) -> None:
         """Delete conversations, all or none; they can be brought back, all together, for a month."""

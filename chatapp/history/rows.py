@@ -13,7 +13,7 @@ from chatapp.history.text import clean, one_line
 if TYPE_CHECKING:
     import sqlite3
 
-CONVERSATION = "id, title, kind, model, created, updated, messages, leaf, deleted, setup"
+CONVERSATION = "id, title, kind, model, created, updated, messages, leaf, deleted, setup, pinned"
 MESSAGE = (
     "m.id, m.conversation, m.parent, m.role, m.text, m.created, m.finished, m.finish_reason, m.model"
     ", m.options, m.usage, m.summary, m.calls"
@@ -95,7 +95,8 @@ def read_conversation(row: Sequence[Any]) -> Conversation:  # Any: SQLite's colu
         None if row[7] is None else of.number("leaf", row[7]),
         None if row[8] is None else of.time("deleted", row[8]),
         of.facts("setup", row[9]),
-        tuple(of.damaged),
+        pinned=bool(of.number("pinned", row[10])),
+        damaged=tuple(of.damaged),
     )
 
 

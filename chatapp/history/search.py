@@ -102,7 +102,7 @@ def _found(row: tuple[Any, ...], text: str, marks: list[tuple[int, int]]) -> Fou
     before, after = "…" if start else "", "…" if len(text) > end else ""
     shown = [(low - start + len(before), min(high, end) - start + len(before)) for low, high in marks if low < end]
     snippet = before + re.sub(r"\s", " ", text[start:end]) + after
-    return Found(rows.read_conversation((*row[:9], "{}")), row[9], snippet, tuple(shown))
+    return Found(rows.read_conversation((*row[:9], "{}", 0)), row[9], snippet, tuple(shown))
 
 
 def _text(value: object) -> str:

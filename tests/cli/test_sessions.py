@@ -69,6 +69,15 @@ def test_a_conversation_is_renamed(chatapp: Run, database: Path) -> None:
     assert conversations(database)[0].title == "Another title"
 
 
+def test_what_is_pinned_is_listed_first(chatapp: Run, database: Path) -> None:
+    greet(database, "one", "two")
+    assert chatapp("sessions", "pin", "1").returncode == 0
+    assert [one.title for one in conversations(database)] == ["one", "two"]
+    assert chatapp("sessions", "unpin", "1").returncode == 0
+    assert [one.title for one in conversations(database)] == ["two", "one"]
+    assert "there is no conversation 7" in chatapp("sessions", "pin", "7").stderr
+
+
 def test_what_is_exported_can_be_imported(chatapp: Run, database: Path, tmp_path: Path) -> None:
     greet(database, "one", "two <b>")
     file = tmp_path / "all.json"

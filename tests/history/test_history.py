@@ -278,6 +278,17 @@ def test_no_search_is_an_error(history: History, words: str) -> None:
     assert not history.search(words)
 
 
+def test_pinned_conversations_are_listed_first_and_keep_their_dates(history: History) -> None:
+    one, two, three = (ask(history, text)[0].conversation for text in ("one", "two", "three"))
+    before = history.get(one).updated
+    history.pin(one)
+    history.pin(two)
+    assert [found.id for found in history.list()] == [two, one, three] == [found.id for found in history.page()[0]]
+    assert history.get(one).pinned and history.get(one).updated == before
+    history.pin(two, False)
+    assert [found.id for found in history.page("o")[0]] == [one, two]
+
+
 # Deleting
 
 

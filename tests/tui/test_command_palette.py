@@ -33,6 +33,7 @@ TRIED = {
     "Undo a token": "undo token",
     "Export": "export, save, save as, html",
     "Rename": "rename, title",
+    "Pin conversation": "pin, star",
     "Delete conversation": "delete, remove conversation",
     "Restore conversation": "restore, undelete",
     "Import": "import, chatgpt",

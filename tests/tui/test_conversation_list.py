@@ -97,6 +97,11 @@ async def test_the_cursor_is_told_from_the_conversation_that_is_shown_and_says_m
         await driver.press("down")
         await driver.until(lambda: "▸ two" in driver.picture and "3 messages · qwen" in driver.picture)
         assert sidebar.under_cursor == 1 and cursor_colour(sidebar) != sidebar.rich_style.bgcolor
+        await driver.press("p")
+        await driver.until(lambda: titles(sidebar) == ["one", "two"] and " Pinned" in driver.picture)
+        assert sidebar.under_cursor == 1
+        await driver.press("p")
+        await driver.until(lambda: titles(sidebar) == ["two", "one"])
         driver.pane.prompt.focus()
         await driver.pilot.pause()
         assert cursor_colour(sidebar) == sidebar.rich_style.bgcolor

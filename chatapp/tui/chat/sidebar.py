@@ -62,6 +62,7 @@ class Sidebar(Choices):
         Binding("enter", "select", "Open", id="sidebar.open"),
         Binding("slash", "filter", "Filter", id="sidebar.filter"),
         Binding("r", "want('rename')", "Rename", id="sidebar.rename"),
+        Binding("p", "want('pin')", "Pin", id="sidebar.pin"),
         Binding("d,delete", "want('delete')", "Delete", key_display="d", id="sidebar.delete"),
         Binding("u", "want('undelete')", "Restore", id="sidebar.undelete"),
         Binding("x", "want('export')", "Export", id="sidebar.export"),
@@ -71,7 +72,11 @@ class Sidebar(Choices):
 
     @dataclass
     class Wanted(Message):
+<<<<<<< ours
         """An action is wanted for a conversation: `open`, `rename`, `delete`, `undelete` or `export`."""
+=======
+        """Something is to be done with a conversation: `open`, `rename`, `pin`, `delete`, `undelete` or `export`."""
+>>>>>>> theirs
 
         action: str
         conversation: int | None
@@ -102,7 +107,7 @@ class Sidebar(Choices):
         rows: list[Row] = []
         day = ""
         for one in conversations:
-            if (its_day := named_day(one.updated)) != day:
+            if (its_day := "Pinned" if one.pinned else named_day(one.updated)) != day:
                 day = its_day
                 rows.append(Row(day))
             mark = "●" if one.id in busy else "▸" if one.id == current else " "

@@ -273,6 +273,9 @@ class ScreenView:
                     screen.sidebar.display = False
             case "rename":
                 self.rename(history, conversation)
+            case "pin":
+                history.pin(number, not conversation.pinned)
+                self.say(f"{conversation.title or DRAFT} is {'no longer pinned' if conversation.pinned else 'pinned'}.")
             case "delete":
                 await self.delete(history, conversation)
             case "export":
