@@ -302,11 +302,7 @@ class ChatScreen(Conversations):
             await self.pane.completion_page.walk(step)
 
     async def action_conversation(self, action: str) -> None:
-<<<<<<< ours
-        """Rename, delete or export the conversation shown, or restore the one deleted last."""
-=======
-        """Rename, pin, delete, export or restore: the conversation that is shown, or the one deleted last."""
->>>>>>> theirs
+        """Rename, pin, delete or export the conversation shown, or restore the one deleted last."""
         number = None if action == "undelete" else self.pane.number
         if number is not None and not self.pane.begun:
             return self.notify("Nothing was said yet in this conversation.")

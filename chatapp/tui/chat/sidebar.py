@@ -72,11 +72,7 @@ class Sidebar(Choices):
 
     @dataclass
     class Wanted(Message):
-<<<<<<< ours
-        """An action is wanted for a conversation: `open`, `rename`, `delete`, `undelete` or `export`."""
-=======
-        """Something is to be done with a conversation: `open`, `rename`, `pin`, `delete`, `undelete` or `export`."""
->>>>>>> theirs
+        """An action is wanted for a conversation: `open`, `rename`, `pin`, `delete`, `undelete` or `export`."""
 
         action: str
         conversation: int | None
