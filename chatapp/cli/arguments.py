@@ -266,7 +266,7 @@ def add_output(parser: Parser) -> None:
 
 
 def add_form(parser: Parser) -> "tuple[argparse._ArgumentGroup, argparse._MutuallyExclusiveGroup]":
-    """Add the options for how text is printed; returns their group, and the inner one whose options exclude each other."""
+    """Add the options for how text is printed; returns their group and that of which only one may be given."""
     group = parser.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object per completion instead of text")

@@ -96,11 +96,9 @@ def run(given: Namespace) -> int:
     workspace = Workspace(shares=True)
     wanted = workspace.read_setup(given.preset, given.system, tools=given.tools)
     chosen = {**wanted.options, **read_options(given)}
-    prompt = read_prompt(given.prompt)
+    prompt = attach(read_prompt(given.prompt), given.file)
     if prompt == "":  # before a model is loaded
         raise InputError("the prompt is empty; write something for the model to answer")
-    if given.file:
-        prompt = attach(prompt, given.file)
     before = find_past(workspace, given.session, last=given.resume)
     kept = Setup.of_json(before.conversation.setup) if before else Setup()
     if given.check_lossless:
@@ -114,10 +112,8 @@ def run(given: Namespace) -> int:
         chosen["max_tokens"] = ENOUGH
     if given.file and not engine.can_chat:
         raise GenerationError(f"{model} has no chat template: it continues text; pipe that into chatapp run")
-    system = wanted.system or kept.system
-    if given.system is None and not before and engine.can_chat:
-        system = workspace.read_system()
-    setup = fit(opened, model, replace(wanted, options=chosen, system=system))
+    usual = "" if before or given.system is not None or not engine.can_chat else workspace.read_system()
+    setup = fit(opened, model, replace(wanted, options=chosen, system=wanted.system or kept.system or usual))
     setup = replace(setup, tools=setup.tools or kept.tools)
     # A single continuation by a base model, perhaps in a pipe, is not saved: nobody comes back to it.
     keeps = not given.no_history and (prompt is None or engine.can_chat)
@@ -145,8 +141,10 @@ def read_prompt(prompt: str | None) -> str | None:
     return "\n\n".join(filter(None, (piped, "" if prompt == "-" else prompt)))
 
 
-def attach(prompt: str | None, paths: Sequence[str]) -> str:
-    """The prompt with these files, as if it named them on the screen."""
+def attach(prompt: str | None, paths: Sequence[str]) -> str | None:
+    """The prompt with these files, if there are any, as if it named them on the screen."""
+    if not paths:
+        return prompt
     if prompt is None:
         raise UsageError("--file goes with a PROMPT; line by line, @PATH in a message attaches a file")
     named = " ".join([prompt, *map(attachments.mention, paths)])
