@@ -1,1 +1,1 @@
-"""Code completion: what may stand at a place, found in files and said by a model, with its probability."""
+"""Code completion: offers for a place in code, from files and from a model, with their probabilities."""

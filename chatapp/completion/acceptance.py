@@ -1,4 +1,4 @@
-"""What became of offers: shown, taken, how quick; kept on this machine, where the user says so, without any text."""
+"""What became of offers: shown, accepted, how fast; kept on this machine if the user agrees, without any text."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from chatapp.completion.completer import Offer
 from chatapp.text.files import write_whole
 
 LIMIT = 1_000_000
-"""Bytes of the file, above which the older half goes."""
+"""Most bytes of the file; beyond, the older half is deleted."""
 BLOCK, STEP = 50, 0.05
-"""After so many offers the threshold moves by so much."""
+"""After BLOCK offers the threshold moves by STEP."""
 TOO_FEW, MANY = 0.2, 0.5
-"""The share taken below which it rises, and from which it falls."""
+"""The threshold rises below, and falls above, these shares of accepted offers."""
 LOWEST, HIGHEST = 0.1, 0.9
 Way = Literal["editor", "typing"]
-"""The editor said that an offer was taken; or its text stands there."""
+"""How acceptance was noticed: the editor reported it, or the text appeared."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Summary:
     shown: int
     accepted: int
     p50: float | None
-    """Milliseconds from the request to the offer, in half of the cases at most."""
+    """Median milliseconds from request to offer."""
     p95: float | None
 
     @property
     def share(self) -> float | None:
-        """The share of what was shown that was accepted."""
+        """The share of shown offers that were accepted."""
         return self.accepted / self.shown if self.shown else None
 
 
@@ -46,12 +46,12 @@ class Acceptance:
         self.path = path
 
     def note_shown(self, offer: Offer, milliseconds: float) -> None:
-        """Note that an offer went to the editor."""
+        """Record that an offer was shown."""
         facts = {"source": offer.source, "probability": round(offer.probability, 3)}
         self._append({"event": "shown", **facts, "milliseconds": round(milliseconds, 1)})
 
     def note_accepted(self, offer: Offer, way: Way) -> None:
-        """Note that an offer was taken."""
+        """Record that an offer was accepted."""
         self._append({"event": "accepted", "source": offer.source, "way": way})
 
     def _append(self, facts: dict[str, object]) -> None:
@@ -68,7 +68,7 @@ class Acceptance:
             write_whole(self.path, "".join(lines[len(lines) // 2 :]))
 
     def events(self) -> Iterator[dict[str, object]]:
-        """What was noted, in order; lines that are damaged are left out."""
+        """The recorded events, in order, without damaged lines."""
         try:
             lines = self.path.read_text("utf-8", errors="replace").splitlines()
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class Acceptance:
                 yield facts
 
     def summary(self) -> Summary:
-        """The figures of all that was noted."""
+        """The figures of all events."""
         events = list(self.events())
         counts = Counter(facts["event"] for facts in events)
         times = sorted(took for one in events if isinstance(took := one.get("milliseconds"), int | float))
@@ -90,7 +90,7 @@ class Acceptance:
         return Summary(counts["shown"], counts["accepted"], p50, p95)
 
     def threshold(self, first: float) -> float:
-        """A threshold that began with `first` and followed what was accepted."""
+        """The threshold that began at `first` and followed acceptance."""
         shown = accepted = 0
         for facts in self.events():
             shown += facts["event"] == "shown"
@@ -102,7 +102,7 @@ class Acceptance:
         return round(first, 3)
 
     def delete(self) -> bool:
-        """Forget everything; whether there was something."""
+        """Delete the file; returns whether there was one."""
         is_there = self.path.exists()
         self.path.unlink(missing_ok=True)
         return is_there

@@ -1,4 +1,4 @@
-"""Where a completion of several lines ends: with its block."""
+"""The block that a completion of several lines belongs to."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass
 from chatapp.completion.place import Place
 
 MOST_LINES = 12
-"""Of a block."""
+"""Most lines of a block."""
 OPENS = re.compile(r"[:{(\[]\s*$")
-"""The end of a line that a deeper one follows."""
+"""The end of a line that opens a block."""
 CLOSES = re.compile(r"\s*[}\])]+[;,)]*\s*$")
-"""A line that only ends what was opened, and belongs to it."""
+"""A line that only closes brackets, and belongs to the block."""
 TURNS = re.compile(r"\s*[}\])].*[:{(\[]\s*$")
-"""A line that ends what was opened and opens more that belongs to it, such as `} else {`."""
+"""A line that closes and opens brackets within the block, such as `} else {`."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """The lines that may be offered at a place."""
+    """The block in which lines may be offered at a place."""
 
     begun: str
-    """What the first line already has."""
+    """The beginning of the first line, already written."""
     indentation: int
     """Of the first line."""
     most: int
     whole: bool
-    """Whether nothing stands on the line yet: then its block is asked for, else only one that the line opens."""
+    """Whether the first line is empty, so that the whole block is wanted; else only what the line opens."""
     behind: str
-    """The next line that is there already."""
+    """The next line after the place."""
 
     @classmethod
     def around(cls, place: Place, lines: int | None) -> Block:
-        """The block of a place; `lines` are the most it may have."""
+        """The block at a place; `lines` are the most it may have."""
         begun = place.prefix.rpartition("\n")[2]
         rest, _, after = place.suffix.partition("\n")
         behind = next((line.strip() for line in after.splitlines() if line.strip()), "")
@@ -47,7 +47,7 @@ class Block:
         return len(others) + 1 < self.most and not closed and (self.whole or bool(OPENS.search(first)))
 
     def holds(self, text: str, line: str) -> bool:
-        """Whether a line belongs to the block after a text: it is as deep, and neither there already nor behind."""
+        """Whether a line belongs to the block after a text: indented deep enough, and not a repetition."""
         said = text.split("\n")
         deep, least = self.measure_depth(line), 0 if self.whole else 1
         if said[-1].rstrip().endswith(":"):
@@ -57,11 +57,11 @@ class Block:
         return new and (closes or turns or deep >= least)
 
     def measure_depth(self, line: str) -> int:
-        """How much deeper a line is than the first one."""
+        """A line's indentation relative to the first line's."""
         return measure(line) - self.indentation
 
 
 def measure(line: str) -> int:
-    """The width of a line's indentation, a tab being as wide as four spaces."""
+    """The width of a line's indentation, where a tab is four spaces."""
     begun = line.expandtabs(4)
     return len(begun) - len(begun.lstrip())

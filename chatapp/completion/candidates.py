@@ -1,4 +1,4 @@
-"""Candidates for a place: what the model says, and what followed the same text in files."""
+"""Candidates for a place: lines that the model suggests, and lines that followed the same text in files."""
 
 import re
 from collections.abc import Sequence
@@ -13,33 +13,33 @@ from chatapp.generation.contract import Wanted, yes
 
 Source = Literal["file", "open file", "folder", "model"]
 CHARACTERS_PER_TOKEN = 3.5
-"""Of code, about."""
+"""Average for code."""
 MOST_TOKENS = 2048
-"""That the model reads, if its context holds twice as many; those nearest to the place say nearly all there is."""
+"""Most tokens the model reads, and at most half of its context: what is nearest says nearly everything."""
 CLOSED = re.compile(r"""[])}"'`]+[,;:]?""")
-"""What editors put behind the cursor when a bracket or a quote is opened, and what may stand behind that."""
+"""Closing brackets and quotes that editors insert after the cursor, with what may follow them."""
 STEPS = 8
-"""Parts of the text before the place, of which whole ones are left out: what is read then stays while one types."""
+"""The text before the place is cut in steps of 1/STEPS, so that its beginning stays while one types."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A text for the place, and what speaks for it."""
+    """A text for the place, with the evidence for it."""
 
     text: str
     logprob: float | None = None
-    """Of the text and its end, as the model has it; None where it was not asked."""
+    """The model's log-probability of the text and its end; None if it was not asked."""
     file: Match | None = None
-    """Where it followed the same text in this file."""
+    """Its match in this file."""
     other: Match | None = None
-    """The same in an open file, or in the folder."""
+    """Its match in an open file or in the folder."""
     fault: str = ""
-    """Why it would be wrong there whatever was meant: it does not parse, or repeats what stands behind."""
+    """Why it is wrong in any case: it does not parse, or repeats what follows."""
     unknown: tuple[str, ...] = ()
-    """Names in it that stand nowhere in reach."""
+    """Names in it that occur nowhere in reach."""
 
     def find_source(self, place: Place) -> Source:
-        """Where it was found first: the nearest files come first, and the model where it stands nowhere."""
+        """Its nearest source; the model if no file has it."""
         if self.file:
             return "file"
         if not self.other:
@@ -50,10 +50,10 @@ class Candidate:
 def find_candidates(
     engine: Engine | None, place: Place, wanted: Wanted = yes, *, matching: bool = True
 ) -> list[Candidate]:
-    """The different lines that may stand at a place, said by the model and, if `matching`, found in files.
+    """Distinct candidate lines for a place, from the model and, if `matching`, from files.
 
-    Of those found in files the model is asked about the first ones only. There are none where they are not wanted any
-    more.
+    Of the lines from files only the first ones are scored by the model. The result is empty if it is no longer
+    `wanted`.
     """
     found = dict[str, Candidate]()
     for match in matches_in_file(place) if matching else ():
@@ -66,7 +66,7 @@ def find_candidates(
 
 
 def judge(gate: Gate, place: Place, candidate: Candidate) -> Candidate:
-    """The candidate with what speaks against it at the place; without the end that stands there, if that is better."""
+    """The candidate with its faults at the place; without its closing end, if that is there already."""
     verdict, text = gate.judge(place, candidate.text), candidate.text
     shorter = leave_closed(text, place.suffix)
     if shorter != text and (verdict.reason or matches_better(place, shorter, text)):
@@ -76,21 +76,21 @@ def judge(gate: Gate, place: Place, candidate: Candidate) -> Candidate:
 
 
 def matches_better(place: Place, text: str, other: str) -> bool:
-    """Whether brackets and quotes match with a text at a place, and do not with another: comments parse anyhow."""
+    """Whether brackets and quotes match with a text, but not with another: comments parse anyway."""
     begun, rest, before, _ = split_lines(place)
     worse, better = (find_imbalance(before, begun + each + rest) for each in (other, text))
     return bool(worse and not better)
 
 
 def leave_closed(text: str, behind: str) -> str:
-    """A text without those brackets and quotes of its end which an editor has put behind the place already."""
+    """Remove closing brackets and quotes that the editor has inserted already."""
     closed = CLOSED.match(behind)
     ends = [closed[0][:length] for length in range(closed.end(), 0, -1)] if closed else []
     return next((text.removesuffix(end) for end in ends if text.endswith(end)), text)
 
 
 def ask(engine: Engine, place: Place, found: Sequence[Candidate], wanted: Wanted) -> list[tuple[str, float]]:
-    """The lines that the model finds the likeliest, and the first of those found; with their log-probabilities."""
+    """The lines that the model finds most likely, and the first of those found, with log-probabilities."""
     prefix, suffix = see(place, engine.context_length)
     if engine.sees_files and place.folder and place.path:
         around = place.folder.surroundings(prefix, suffix, place.path)
@@ -109,9 +109,9 @@ def is_first(candidate: Candidate) -> bool:
 
 
 def see(place: Place, context_length: int) -> tuple[str, str]:
-    """What the model reads of the text before a place and after it: a quarter is after it.
+    """The texts before and after a place that the model reads, a quarter of it after.
 
-    The text before begins with a line, and where the same one while one types on: the cache then holds it.
+    The text before begins at a line that stays the same while one types, so that the cache serves.
     """
     most = int(min(MOST_TOKENS, context_length // 2) * CHARACTERS_PER_TOKEN)
     after = place.suffix[: most // 4]

@@ -1,4 +1,4 @@
-"""Completes code at a place: gathers candidates, ranks them, and says which are worth showing unasked."""
+"""Complete code at a place: gather candidates, rank them, and decide which are shown unasked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +13,11 @@ from chatapp.generation import Engine
 from chatapp.generation.contract import Wanted, yes
 
 THRESHOLD = 0.3
-"""The probability from which an offer is shown unasked."""
+"""The least probability of an offer shown unasked."""
 WORTH = 0.02
-"""The probability from which it is looked what speaks against a candidate."""
+"""The least probability of a candidate that is checked for faults."""
 SENSIBLE = 0.1
-"""The probability from which a block that is asked for goes on with another line."""
+"""The least probability of a further line of a block, if the user asked for offers."""
 
 
 @dataclass(frozen=True)
@@ -26,35 +26,35 @@ class Offer:
 
     text: str
     source: Source
-    """Where it was found first; the model where it stands nowhere."""
+    """Its nearest source; the model if no file has it."""
     probability: float
-    """That it is, to the letter, what will be written."""
+    """The probability that exactly this will be written."""
     withheld: str = ""
-    """Why it is shown only when asked for; empty where it is shown unasked."""
+    """Why it is only shown when asked for; "" if it is shown unasked."""
     path: Path | None = None
-    """The other file it was found in."""
+    """The other file where it was found."""
     candidate: Candidate | None = None
-    """What spoke for it."""
+    """The evidence for it."""
 
     def begins_with(self, typed: str) -> bool:
-        """Whether what was typed is its beginning, and not all of it."""
+        """Whether it begins with what was typed, and is longer."""
         return self.text.startswith(typed) and len(self.text) > len(typed)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was last offered, and for what."""
+    """The last offers, and the request they answered."""
 
     asked: tuple[object, ...]
-    """All that has to be the same for it to hold, but for what was typed since."""
+    """What must be unchanged for the answer to hold, typing aside."""
     prefix: str
     n: int
     offers: Sequence[Offer]
     none: float
-    """The probability that none of what was found is right."""
+    """The probability that no candidate is right."""
 
     def go_on(self, place: Place) -> list[Offer]:
-        """The rest of what was offered, where the best of it is being typed."""
+        """The rest of the offers, if the best of them is being typed."""
         typed = place.prefix[len(self.prefix) :]
         if not typed:
             return list(self.offers)
@@ -66,14 +66,14 @@ class Answer:
 
 
 class Completer:
-    """Offers for one place after another; `open` loads the model, and until then files alone have offers."""
+    """Makes offers for one place after another; until `open` has loaded the model, from files alone."""
 
     def __init__(
         self, engine: Engine | Callable[[], Engine] | None, *, threshold: float = THRESHOLD, matching: bool = True
     ):
-        """`engine` may be one that is loaded, something that loads one, or nothing: then files alone have offers.
+        """`engine` is a loaded engine, a function that loads one, or None for offers from files alone.
 
-        Without `matching`, lines of files are not looked for.
+        Without `matching`, files are not searched for lines.
         """
         self.threshold, self.matching = threshold, matching
         self.engine: Engine | None = None if callable(engine) else engine
@@ -82,7 +82,7 @@ class Completer:
         self._gate = Gate()
 
     def open(self) -> None:
-        """Load the model, if that is not done yet; meanwhile another thread may ask for offers."""
+        """Load the model if need be; other threads may ask for offers meanwhile."""
         if self._open and not self.engine:
             self.engine = self._open()
             self._open = self._last = None
@@ -97,10 +97,10 @@ class Completer:
         wanted: Wanted = yes,
         enough: Callable[[], bool] = lambda: False,
     ) -> list[Offer]:
-        """At most n different offers for a place, the best first: only what is worth showing unasked, unless `invoked`.
+        """At most n distinct offers for a place, best first; unless `invoked`, only those worth showing unasked.
 
-        They have at most so many lines; None: as many as the block has. `wanted` is asked again and again, and where it
-        says no nothing is offered; where `enough` says yes, no offer gets another line.
+        They have at most `lines` lines; None: as many as the block has. `wanted` is called repeatedly, and False
+        cancels; once `enough` returns True, offers get no further lines.
         """
         last, asked = self._last, (place.path, place.ending, place.suffix, invoked, lines, self.threshold)
         same = last and last.asked == asked and n <= last.n and place.prefix.startswith(last.prefix)
@@ -117,7 +117,7 @@ class Completer:
         return given
 
     def _find(self, place: Place, wanted: Wanted) -> tuple[list[Offer], float]:
-        """Offers of one line, the best first, and the probability that none of them is right."""
+        """Offers of one line, best first, and the probability that none is right."""
         candidates = find_candidates(self.engine, place, wanted, matching=self.matching)
         weights = read_weights("model" if self.engine else "files", place.ending)
         ranked = rank(
@@ -125,7 +125,7 @@ class Completer:
             weights,
         )
         alike = dict[str, tuple[float, Candidate]]()
-        for probability, each in ranked:  # two may be one without what stands behind the place
+        for probability, each in ranked:  # two may become the same without their closing ends
             known, first = alike.get(each.text, (0.0, each))
             alike[each.text] = known + probability, first
         offers = [self._offer(place, each, probability) for probability, each in alike.values() if each.text]
@@ -143,7 +143,7 @@ class Completer:
         return f"less likely than {self.threshold:.2f}" if probability < self.threshold else ""
 
     def _extend(self, block: Block, place: Place, offer: Offer, invoked: bool, more: Callable[[], bool]) -> Offer:
-        """The offer with the lines that follow it in its block, each found as the first one was."""
+        """Extend an offer by further lines of its block, each found like the first."""
         while block.goes_on(offer.text) and more():
             found, _ = self._find(replace(place, prefix=f"{place.prefix}{offer.text}\n"), more)
             further = [each for each in found if each.candidate and not each.candidate.fault]

@@ -1,4 +1,4 @@
-"""What of other files is most like the lines around a cursor: where the same rare words stand together."""
+"""Find excerpts of other files that are most like the text around a cursor: where its rare words occur together."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,19 +9,19 @@ from chatapp.completion.segment import WORD, Segment, word_range
 from chatapp.generation import Excerpt
 
 BEFORE, AFTER = 2000, 1000
-"""Characters around the cursor whose words count."""
+"""Characters before and after the cursor whose words count."""
 SHORTEST = 3
-"""Bytes of a word that says anything."""
+"""Shortest word that counts, in bytes."""
 WORDS = 24
-"""The rarest that others have too."""
+"""How many of the rarest words are used, among those that other files have."""
 EXCERPTS = 4
-"""At most so many, each from another file."""
+"""Most excerpts, each from another file."""
 WINDOW = 1500
-"""Bytes of one."""
+"""Bytes of an excerpt."""
 
 
 def words_around(prefix: str, suffix: str) -> frozenset[bytes]:
-    """The words of the whole lines before and after the cursor's."""
+    """The words in whole lines before and after the cursor's line."""
     before = prefix[: prefix.rfind("\n") + 1][-BEFORE:]
     after = suffix.partition("\n")[2][:AFTER]
     words = WORD.findall(f"{before}\n{after}".encode(errors="replace"))
@@ -29,7 +29,7 @@ def words_around(prefix: str, suffix: str) -> frozenset[bytes]:
 
 
 def find_excerpts(segments: Sequence[Segment], words: frozenset[bytes], root: Path, but: Path) -> list[Excerpt]:
-    """The parts of other files in which the most and the rarest of the words stand together, the best first."""
+    """The parts of other files where most, and the rarest, of the words occur together, best first."""
     sought = sorted(words)
     if not segments or not sought:
         return []
@@ -58,7 +58,7 @@ def find_excerpts(segments: Sequence[Segment], words: frozenset[bytes], root: Pa
 
 
 def find_window(text: bytes, weights: dict[bytes, float]) -> tuple[float, str]:
-    """The part of a text, of whole lines, whose different words weigh most, and what they weigh."""
+    """The part of a text, in whole lines, with the largest sum of distinct words' weights, and that sum."""
     places = [(match.start(), match[0]) for match in WORD.finditer(text) if match[0] in weights]
     best, begin, first = 0.0, 0, 0
     counts = dict[bytes, int]()

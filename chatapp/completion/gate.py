@@ -1,4 +1,4 @@
-"""Judges a text for a place: whether it parses there, says again what stands behind, or uses unknown names."""
+"""Judge a text for a place: whether it parses there, repeats what follows, or uses unknown names."""
 
 import builtins
 import re
@@ -16,15 +16,15 @@ DEFINED = re.compile(
     r"(?:\b(?:def|class|import|as|for|fn|func|function|struct|enum|trait|interface|type|let|mut|var|const|package|mod)\s+"
     r"(?P<named>[^\W\d]\w*))|(?P<assigned>[^\W\d]\w*)(?=\s*(?:,\s*[^\W\d]\w*\s*)*(?::[^=,()]*)?(?::=|=)(?!=))"
 )
-"""Names that a line gives: they need not be known."""
+"""Names that a line defines, which need not be known."""
 KEY = re.compile(r"(?<![\w$.])([^\W\d]\w*)\??:(?!:)")
-"""Names that JavaScript gives in objects and types, as Python's calls do by `=`."""
+"""Names of properties in JavaScript objects and types, like Python's keyword arguments."""
 SAID = 4
-"""Letters and digits of a line that are no accident."""
+"""Least letters and digits of a line whose repetition is no accident."""
 LINES = 200
-"""Before the place, in which brackets that a line closes may have been opened."""
+"""Lines before the place that are searched for brackets that a line closes."""
 LONGEST_LINE = 2_000
-"""Characters of a line before the place, and behind it, that are looked at: those of a generated file have no end."""
+"""Characters of the line before and after the place that are considered: generated files have endless lines."""
 PROSE = frozenset((".md", ".markdown", ".rst", ".txt", ".adoc", ".tex", ".html", ".htm", ""))
 """Endings of files in which quotes and brackets are no pairs."""
 BUILTINS = {
@@ -62,27 +62,27 @@ BUILTINS = {
         String str Vec Option Some None Result Ok Err Box Rc Arc Self u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64
         bool char println print vec format new len iter map collect unwrap clone into from std""",
 }
-"""What a language has by itself, besides the words of its grammar."""
+"""A language's built-in names, besides the keywords of its grammar."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What speaks against a text."""
+    """The faults of a text."""
 
     reason: str = ""
-    """Why it is not to be shown unasked; empty where it may be."""
+    """Why it must not be shown unasked; "" if it may be."""
     unknown: tuple[str, ...] = ()
-    """Names that it uses and that stand nowhere in reach."""
+    """Names in it that occur nowhere in reach."""
 
 
 class Gate:
-    """Judges texts for one place after another; what the place has in common with the last one is kept."""
+    """Judges texts for one place after another, keeping what consecutive places have in common."""
 
     def __init__(self) -> None:
         self._syntax, self._lock = Syntax(), threading.Lock()
 
     def judge(self, place: Place, text: str) -> Verdict:
-        """What speaks against a text at a place."""
+        """The faults of a text at a place."""
         begun, rest, before, behind = split_lines(place)
         unknown = tuple(find_unknown(place, begun, text))
         if reason := find_repetition(text, begun, rest, behind):
@@ -96,14 +96,14 @@ class Gate:
 
 
 def split_lines(place: Place) -> tuple[str, str, str, str]:
-    """What the line of a place begins and ends with, and the whole lines before and behind it."""
+    """Split at a place: its line before and after it, and the whole lines before and after that."""
     before, newline, begun = place.prefix.rpartition("\n")
     rest, _, behind = place.suffix.partition("\n")
     return begun[-LONGEST_LINE:], rest[:LONGEST_LINE], before + newline, behind
 
 
 def find_repetition(text: str, begun: str, rest: str, behind: str) -> str:
-    """How a text says again what stands behind it; empty where it does not."""
+    """How a text repeats what follows; "" if it does not."""
     if says_something(rest) and (text.rstrip().endswith(rest.strip()) or text.strip().startswith(rest.strip())):
         return "it repeats the rest of the line"
     following = next((line.strip() for line in behind.splitlines() if line.strip()), "")
@@ -114,12 +114,12 @@ def find_repetition(text: str, begun: str, rest: str, behind: str) -> str:
 
 
 def says_something(text: str) -> bool:
-    """Whether a text is more than brackets and short words, which may well be there twice."""
+    """Whether a text is more than brackets and short words, which may well occur twice."""
     return sum(letter.isalnum() for letter in text) >= SAID
 
 
 def find_imbalance(before: str, line: str) -> str:
-    """Which brackets or quotes of a line do not match, where there is no grammar to say more; empty where all do."""
+    """The unmatched brackets or quotes of a line, for languages without a grammar; "" if all match."""
     bare = STRING.sub("", line)
     if bare.count('"') % 2:
         return "its quotes do not match (there is no grammar here to say more)"
@@ -132,7 +132,7 @@ def find_imbalance(before: str, line: str) -> str:
 
 
 def find_unknown(place: Place, begun: str, text: str) -> list[str]:
-    """The names of a text that stand nowhere: in the file, in open files, in the folder or in the language."""
+    """The names in a text that occur nowhere: not in the file, open files, the folder or the language."""
     word = re.search(r"\w*\Z", begun)
     start = word.start() if word else len(begun)
     bare = COMMENT.sub("", STRING.sub('""', begun[start:] + text))
@@ -154,12 +154,12 @@ def find_unknown(place: Place, begun: str, text: str) -> list[str]:
 
 @cache
 def list_own(suffix: str) -> frozenset[str]:
-    """The names that a language has by itself."""
+    """A language's own names."""
     return list_keywords(suffix) | frozenset(BUILTINS.get(name_language(suffix), "").split())
 
 
 def stands_in(name: str, text: str) -> bool:
-    """Whether a name stands in a text as a whole word."""
+    """Whether a name occurs in a text as a whole word."""
     start = text.find(name)
     while start >= 0:
         end = start + len(name)
@@ -170,5 +170,5 @@ def stands_in(name: str, text: str) -> bool:
 
 
 def is_word(letter: str) -> bool:
-    """Whether a letter, or none, goes on with a name."""
+    """Whether a character, or "", continues a name."""
     return letter.isalnum() or letter == "_"

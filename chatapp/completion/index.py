@@ -1,4 +1,4 @@
-"""What the other files of a folder say: read in the background, kept up to date, and asked without waiting."""
+"""An index of a folder's files: read in the background, kept up to date, and asked without waiting."""
 
 import threading
 from bisect import bisect_left
@@ -16,69 +16,69 @@ from chatapp.completion.sources import MOST_BYTES, Ignored, Omitted, admits, adm
 from chatapp.generation import Surroundings
 
 SEGMENT = 256 * 1024
-"""Bytes of text that are searched as one; about as many are read before they can be asked for."""
+"""Bytes of text per segment; about as many are read before they can be searched."""
 MOST_TEXT = 20 * 1024 * 1024
-"""Bytes of text: twice as much is needed in memory."""
+"""Most bytes of text; the index takes twice as much memory."""
 SOON = 0.3
-"""Seconds after which what was read can be asked for, also where it is less."""
+"""After so many seconds, what was read can be searched even if it is less."""
 SMALL = 8
-"""Small segments, such as one of a file that was edited, that may be there before they are put together."""
+"""Most small segments, such as edited files', before they are merged."""
 RESCAN = 30.0
-"""Seconds after which, when somebody asks, it is looked for what has changed."""
+"""A request looks for changed files if the last scan was so many seconds ago."""
 WORK, REST = 0.005, 0.001
-"""Seconds after which the background lets others work, and for how long."""
+"""The background thread works for WORK seconds, then rests for REST seconds."""
 FEW = 6
-"""Where fewer places follow the same two words, those that follow the last one count too."""
+"""If fewer places than this follow the same two words, those that follow the last word count too."""
 TAIL = 400
 """Bytes before the cursor that are compared."""
 LINE = 800
-"""Bytes of a line that are told."""
+"""Most bytes of a line in a result."""
 
 
 class FolderIndex:
-    """The text files of a folder, by what stands before each place in them.
+    """The text files of a folder, searchable by the text before each place.
 
-    `start` reads them in a thread; `scan` does it at once. Both can be asked from any thread, also meanwhile.
+    `start` reads them in a thread, `scan` at once; searches work from any thread, also meanwhile.
     """
 
     notice = ""
-    """One line for the user, where something was left out; it is there after the first scan."""
+    """A line for the user if something was left out; set by the first scan."""
 
     def __init__(self, root: Path):
         self.root = check_root(root)
         self.scanned = threading.Event()
-        """Whether all has been read once."""
+        """Whether a first scan is complete."""
         self._segments: tuple[Segment, ...] = ()
         self._homes: dict[Path, tuple[Segment, int]] = {}
-        """In which segment each file is, and which it is there."""
+        """By file: its segment, and its number there."""
         self._stamps: dict[str, tuple[int, int]] = {}
-        """When each file that may count was changed, in nanoseconds, and its size."""
+        """By file: its time of modification in nanoseconds, and its size."""
         self._full: set[Path] = set()
-        """Files for which there was no room."""
+        """Files that did not fit."""
         self._edited: dict[Path, str] = {}
-        """What an editor has told and was not taken up yet."""
+        """Texts from editors that are not indexed yet."""
         self._ignored = Ignored(self.root)
         self._lock = threading.Lock()
-        """Of whoever changes the segments."""
+        """Held while the segments are changed."""
         self._wake, self._closed = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._next_scan = 0.0
         self._worked = 0.0
         self._around: tuple[object, Surroundings | None] = (None, None)
-        """What was asked for the last excerpts, and these."""
+        """The last request for excerpts, and its result."""
 
     @property
     def size(self) -> int:
-        """Bytes that the segments take in memory."""
+        """Bytes of memory of all segments."""
         return sum(segment.size for segment in self._segments)
 
     @property
     def paths(self) -> list[Path]:
-        """The files that are in it, sorted."""
+        """The indexed files, sorted."""
         return sorted(list(self._homes))
 
     def start(self) -> None:
-        """Begin to read in the background, and keep up to date until closed."""
+        """Begin to read in the background, and stay up to date until closed."""
         self._thread = threading.Thread(target=self._run, name="folder index", daemon=True)
         self._wake.set()
         self._thread.start()
@@ -91,7 +91,7 @@ class FolderIndex:
             self._thread.join()
 
     def update(self, path: Path, text: str) -> None:
-        """Take a file's text from an editor, in the background; the file on disk counts again once it changes."""
+        """Index a file's text from an editor, in the background; the file on disk counts again once it changes."""
         self._edited[path] = text
         self._wake.set()
 
@@ -105,7 +105,7 @@ class FolderIndex:
                 self.scan()
 
     def scan(self) -> None:
-        """Read what is new or has changed, and forget what is gone."""
+        """Read new and changed files, and forget deleted ones."""
         with self._lock:
             omitted, found, waiting = Omitted(), set[str](), list[tuple[Path, bytes]]()
             self._ignored, due = Ignored(self.root), monotonic() + SOON
@@ -130,7 +130,7 @@ class FolderIndex:
                 self._full.discard(Path(name))
                 self._forget(Path(name))
             for path in [path for path in self._homes if str(path) not in found and not path.exists()]:
-                self._forget(path)  # an editor had it
+                self._forget(path)  # it came from an editor
             self._tidy()
             self._next_scan = monotonic() + RESCAN
             omitted.full = len(self._full)
@@ -148,13 +148,13 @@ class FolderIndex:
             return None
 
     def _pause(self) -> None:
-        """Let others work, in the background only."""
+        """Rest a little, in the background thread only."""
         if threading.current_thread() is self._thread and monotonic() - self._worked > WORK:
             self._closed.wait(REST)
             self._worked = monotonic()
 
     def _flush(self, waiting: Sequence[tuple[Path, bytes]]) -> None:
-        """Add files that wait, as far as there is room."""
+        """Index waiting files, as far as there is room."""
         room = MOST_TEXT - sum(len(segment.text) for segment in self._segments)
         kept = list[tuple[Path, bytes]]()
         for path, text in waiting:
@@ -192,14 +192,14 @@ class FolderIndex:
         self._tidy()
 
     def _counts(self, path: Path) -> bool:
-        """Whether a file is one that a scan would find."""
+        """Whether a scan would index a file."""
         if self.root not in path.parents or not admits(path.name):
             return False
         folders = [folder for folder in path.parents if self.root in folder.parents]
         return all(map(admits_folder, map(str, folders))) and not self._ignored.covers_any(path)
 
     def _tidy(self) -> None:
-        """Make new segments of those that are half forgotten, and of small ones where these are many."""
+        """Rebuild segments that are half forgotten, and merge small ones if there are many."""
         worn = [segment for segment in self._segments if 2 * live_bytes(segment) < len(segment.text)]
         small = [segment for segment in self._segments if segment not in worn and len(segment.text) < SEGMENT // 4]
         worn += small if len(small) > SMALL else []
@@ -216,15 +216,15 @@ class FolderIndex:
         self._add(batch)
 
     def _ask(self) -> tuple[Segment, ...]:
-        """The segments as they are; whoever asks after a while has the folder looked through again."""
+        """The current segments; requests a rescan if the last was a while ago."""
         if self._thread and monotonic() >= self._next_scan:
             self._wake.set()
         return self._segments
 
     def occurrences(self, tail: str, path: Path | None) -> list[Occurrence]:
-        """Where the longest ends of `tail` stand in other files than `path`, the longest first.
+        """The places in other files than `path` that follow the longest suffixes of `tail`, longest first.
 
-        Found is what follows the same last whole word: at least that is the same. At most OCCURRENCES are told.
+        They follow at least the same last whole word. At most OCCURRENCES are returned.
         """
         before = tail.replace("\r\n", "\n").encode(errors="replace").rpartition(b"\0")[2][-TAIL:]
         last = LAST_WORD.search(before)
@@ -244,16 +244,16 @@ class FolderIndex:
         return sorted((each for each in told if each.length >= LEAST), key=lambda each: -each.length)
 
     def knows(self, name: str) -> bool:
-        """Whether a name stands in any of the files, as a whole word."""
+        """Whether a name occurs in any file, as a whole word."""
         word = name.encode(errors="replace")
         return bool(word) and any(
             segment.live[segment.numbers(segment.find_word(word))].any() for segment in self._ask()
         )
 
     def surroundings(self, prefix: str, suffix: str, path: Path) -> Surroundings:
-        """Where a file stands in the folder, and what of others is like the lines around the cursor.
+        """The file's path in the folder, and excerpts of other files that are like the text around the cursor.
 
-        The line that is typed does not count, so that these do not change with every character.
+        The line being typed does not count, so that they do not change with every character.
         """
         words = words_around(prefix, suffix)
         asked = path, words, segments = (path, words, self._ask())
@@ -267,7 +267,7 @@ class FolderIndex:
 
 
 def live_bytes(segment: Segment) -> int:
-    """Bytes of the files that count."""
+    """Bytes of the files that still count."""
     lengths = np.diff(segment.starts, append=len(segment.text))
     return int(lengths[segment.live].sum())
 
@@ -275,7 +275,7 @@ def live_bytes(segment: Segment) -> int:
 def find_places(
     segments: Iterable[Segment], keys: tuple[int, int], rest: bytes, but: tuple[Segment, int] | None
 ) -> list[tuple[Segment, np.ndarray]]:
-    """Where words of a range of keys end, followed by `rest`, in each segment that has any; one file does not count."""
+    """Where words with keys in a range end, followed by `rest`, by segment; one file may be left out."""
     found = list[tuple[Segment, np.ndarray]]()
     for segment in segments:
         ends = segment.find(*keys, rest)
@@ -287,7 +287,7 @@ def find_places(
 
 
 def prune(found: list[tuple[Segment, np.ndarray]], before: bytes) -> list[tuple[Segment, np.ndarray]]:
-    """The places that are preceded longest as `before` ends, OCCURRENCES or a little more where these are as long."""
+    """The places with the longest match before them, OCCURRENCES or a little more in case of ties."""
     for distance, byte in enumerate(reversed(before), 1):
         if sum(len(ends) for _, ends in found) <= OCCURRENCES:
             break
@@ -303,7 +303,7 @@ def prune(found: list[tuple[Segment, np.ndarray]], before: bytes) -> list[tuple[
 
 
 def tell(segment: Segment, places: np.ndarray, before: bytes, *, least: int) -> Iterator[Occurrence]:
-    """What follows places, and how much before each is as `before` ends, of which `least` bytes are known to be."""
+    """The lines after places, with the length of the match before, of which `least` bytes are known."""
     text = segment.text
     for place, number in zip(places.tolist(), segment.numbers(places - 1).tolist(), strict=True):
         longer = range(least + 1, min(len(before), place) + 1)

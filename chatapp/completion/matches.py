@@ -1,4 +1,4 @@
-"""Longest matches: lines that followed, elsewhere, what stands before the cursor."""
+"""Longest matches: lines that elsewhere followed the text before the cursor."""
 
 import heapq
 from bisect import bisect_left
@@ -9,15 +9,15 @@ from pathlib import Path
 from chatapp.completion.place import Occurrence, Place
 
 LEAST = 3
-"""Characters before the cursor that must be the same."""
+"""Least characters before the cursor that must match."""
 MOST = 100
-"""As many tell as much as more do."""
+"""Longer matches tell no more."""
 OCCURRENCES = 400
-"""Of one text, or one folder, those with the longest matches."""
+"""Most occurrences per text or folder, those with the longest matches."""
 LINES = 6
-"""Different lines of the file, and as many of others."""
+"""Most distinct lines from the file, and from others."""
 LONGEST_LINE = 200
-"""Characters: what goes on for longer is no line that anybody would write again."""
+"""Longer lines, in characters, would not be written again."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,19 @@ class Match:
     """A line that followed the same text elsewhere."""
 
     line: str
-    """What followed, without white space at its end."""
+    """What followed, without trailing white space."""
     length: int
-    """Characters before it that are the same, where most are."""
+    """The length of its longest match."""
     share: float
-    """How often this followed, of all that did; each counts by the cube of its length."""
+    """Its share among all lines that followed, each weighted by the cube of its match length."""
     first: bool
-    """Whether none is longer, and of those that are as long none nearer."""
+    """Whether no match is longer, and none of the same length nearer."""
     path: Path | None = None
-    """The other file it was found in."""
+    """The other file where it was found."""
 
 
 def matches_in_file(place: Place) -> list[Match]:
-    """Lines that followed the same text in this file, before the cursor or after it; the longest match first."""
+    """Lines that followed the same text in this file, before or after the cursor; longest match first."""
     tail = place.prefix[-MOST:]
     before = find_occurrences(place.prefix, tail, but=len(place.prefix))
     after = find_occurrences(place.suffix, tail)
@@ -45,7 +45,7 @@ def matches_in_file(place: Place) -> list[Match]:
 
 
 def matches_elsewhere(place: Place) -> list[Match]:
-    """Lines that followed the same text in other files, those open in the editor and those of the folder."""
+    """Lines that followed the same text in other files, open in the editor or in the folder."""
     tail = place.prefix[-MOST:]
     found = [each._replace(path=file.path) for file in place.open_files for each in find_occurrences(file.text, tail)]
     if place.folder:
@@ -55,9 +55,9 @@ def matches_elsewhere(place: Place) -> list[Match]:
 
 
 def find_occurrences(text: str, tail: str, *, but: int = -1) -> list[Occurrence]:
-    """Where `text` has the longest ends of `tail`, in the text's order; not what ends `but` so far from its beginning.
+    """Where `text` contains the longest suffixes of `tail`, in order; the one that ends at index `but` is left out.
 
-    Only as long an end is looked for as leaves OCCURRENCES at most, or where more are equally long, the last ones.
+    The suffix is as long as needed to have at most OCCURRENCES, or the last of these where more are equally long.
     """
     tail = tail[-MOST:]
     size = _choose_length(text, tail)
@@ -73,13 +73,13 @@ def find_occurrences(text: str, tail: str, *, but: int = -1) -> list[Occurrence]
 
 
 def _choose_length(text: str, tail: str) -> int:
-    """The shortest end of `tail`, LEAST at the least, that `text` has at most OCCURRENCES times; 0 where it has none.
+    """The shortest suffix of `tail`, at least LEAST, that occurs in `text` at most OCCURRENCES times; 0 for none.
 
-    Where it has even the longest one that it has more often, that one.
+    If even the longest suffix in `text` occurs more often, that one.
     """
     if len(tail) < LEAST or tail[-LEAST:] not in text:
         return 0
-    lengths = range(LEAST, len(tail))  # the count falls as the length grows
+    lengths = range(LEAST, len(tail))  # the count falls with the length
     length = LEAST + bisect_left(lengths, True, key=lambda length: text.count(tail[-length:]) <= OCCURRENCES)
     while tail[-length:] not in text:
         length -= 1
@@ -87,7 +87,7 @@ def _choose_length(text: str, tail: str) -> int:
 
 
 def _count_same(text: str, start: int, tail: str, size: int) -> int:
-    """Characters before `start + size` that are as the tail's last ones, of which `size` are known to be."""
+    """How many characters before `start + size` match the end of the tail; `size` are known to."""
     limit = min(len(tail), start + size)
     while size < limit and text[start - 1] == tail[-size - 1]:
         start, size = start - 1, size + 1
@@ -95,9 +95,9 @@ def _count_same(text: str, start: int, tail: str, size: int) -> int:
 
 
 def pool(occurrences: Iterable[Occurrence], suffix: str) -> list[Match]:
-    """The LINES different ones of those that end as the cursor's line already does, the longest match first.
+    """The LINES distinct lines that end as the cursor's line already does, longest match first.
 
-    What the line already has behind the cursor is left away. Of equally long ones the order counts.
+    What follows the cursor in its line is removed from them. In case of ties the order counts.
     """
     rest = suffix.partition("\n")[0].rstrip()
     votes = dict[str, int]()

@@ -1,4 +1,4 @@
-"""A place in code at which something may be offered, and what can be seen from there."""
+"""A place in code to complete, and what can be seen from there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from chatapp.generation import Surroundings
 
 BEFORE, AFTER = 1_000_000, 200_000
-"""The characters before and after a place that are looked at; what is farther away is not."""
+"""Characters before and after a place that are considered."""
 ENDINGS = {
     "python": ".py",
     "javascript": ".js",
@@ -21,36 +21,36 @@ ENDINGS = {
     "java": ".java",
     "rust": ".rs",
 }
-"""How files of a language end, by its name in the Language Server Protocol."""
+"""The ending of a language's files, by its name in the Language Server Protocol."""
 
 
 class Occurrence(NamedTuple):
-    """A place where a text ends as the text before the cursor does."""
+    """A place in a text that follows the same text as the cursor."""
 
     length: int
-    """As many characters before it are the same."""
+    """The length of the match."""
     line: str
-    """What follows it, up to the line's end."""
+    """The rest of its line."""
     path: Path | None
-    """The file it is in."""
+    """Its file."""
 
 
 class Folder(Protocol):
-    """The files around the one that is edited, to be asked without waiting."""
+    """The files around the edited one; asking does not wait."""
 
     def occurrences(self, tail: str, path: Path | None) -> Sequence[Occurrence]:
-        """Where the longest ends of `tail` stand in other files than `path`, the longest first; few where many are."""
+        """The places in other files than `path` that follow the longest suffixes of `tail`, longest first."""
 
     def knows(self, name: str) -> bool:
-        """Whether a name stands in any of the files."""
+        """Whether a name occurs in any of the files."""
 
     def surroundings(self, prefix: str, suffix: str, path: Path) -> Surroundings:
-        """What a model may be told of the folder: where the file stands, and what of others is like the lines there."""
+        """The file's path in the folder, and relevant excerpts of other files."""
 
 
 @dataclass(frozen=True)
 class OpenFile:
-    """Another text that is open in the editor."""
+    """Another file open in the editor."""
 
     path: Path | None
     text: str
@@ -61,17 +61,17 @@ class OpenFile:
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a file: the text before it and after it, and what else there is to look at."""
+    """A place in a file: the text before and after it, and what else there is to look at."""
 
     prefix: str
     suffix: str = ""
     path: Path | None = None
-    """The file's, where it has one."""
+    """The file's path, if it has one."""
     open_files: Sequence[OpenFile] = ()
-    """Without this one, the one looked at last first."""
+    """Without this file, the most recently viewed first."""
     folder: Folder | None = None
     language: str = ""
-    """As an editor names it."""
+    """Its name in the editor's protocol."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prefix", normalise(self.prefix))
@@ -79,10 +79,10 @@ class Place:
 
     @property
     def ending(self) -> str:
-        """The ending of the file's name, in small letters, else that of its language; empty where none is known."""
+        """The ending of the file's name in lower case, or of its language; "" if unknown."""
         return (self.path.suffix.lower() if self.path else "") or ENDINGS.get(self.language, "")
 
 
 def normalise(text: str) -> str:
-    """A text with the line breaks that models and the folder know, and `?` for half a surrogate pair."""
+    """Normalise line breaks for models and index, and replace half surrogate pairs by `?`."""
     return text.replace("\r\n", "\n").encode(errors="replace").decode()

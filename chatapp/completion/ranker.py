@@ -1,4 +1,4 @@
-"""Ranks candidates for a place: a softmax over a dozen features, in which "none of them" has a share too.
+"""Rank candidates: a softmax over a dozen features, with a share for "none of them".
 
 The weights in ranker.json were fitted by packaging/builtin_model/ranker.py, on code that no model here was trained on.
 """
@@ -16,11 +16,11 @@ from chatapp.completion.matches import Match
 from chatapp.completion.syntax import name_language
 
 FAR = 40
-"""Characters of a match beyond which it says nothing more."""
+"""Longer matches, in characters, say nothing more."""
 ROOT = 4
-"""A line's probability says most by this root: lines of a few tokens are all unlikely."""
+"""Lines' probabilities enter by their fourth root: lines of a few tokens are all unlikely."""
 SHORT = 3
-"""Characters below which a line may as well go on with any other brackets."""
+"""Shorter lines, in characters, may as well continue with any other brackets."""
 
 FEATURES: Mapping[str, Callable[[Candidate], float]] = {
     "model": lambda it: exp(it.logprob / ROOT) if it.logprob is not None else 0.0,
@@ -37,17 +37,17 @@ FEATURES: Mapping[str, Callable[[Candidate], float]] = {
     "other share": lambda it: it.other.share if it.other else 0.0,
     "other share by length": lambda it: it.other.share * measure(it.other) if it.other else 0.0,
 }
-"""What speaks for a candidate or against it, by name. Of the model's scale nothing counts but probabilities."""
+"""The features of a candidate by name; the model's scores enter as probabilities only."""
 
 
 def measure(match: Match) -> float:
-    """How long a match is, from 0 to 1."""
+    """The length of a match, scaled to 0..1."""
     return min(match.length, FAR) / FAR
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What each feature weighs, and what "none of them" weighs."""
+    """The weights of the features, and of "none of them"."""
 
     features: Mapping[str, float]
     none: float
@@ -55,9 +55,9 @@ class Weights:
 
 @cache
 def read_weights(kind: Literal["model", "files"], suffix: str = "") -> Weights:
-    """The fitted weights: where a model was asked or where files alone were looked at, in files of an ending.
+    """The fitted weights, with a model or with files alone, for a file's ending.
 
-    Python's serve texts without an ending too, and JavaScript's, which trust the model less, all other languages.
+    Python's also serve texts without an ending, and JavaScript's, which trust the model less, all other languages.
     """
     fitted = json.loads(resources.files(__package__).joinpath("ranker.json").read_text("utf-8"))
     stated = fitted["python" if not suffix or name_language(suffix) == "python" else "javascript"][kind]
@@ -65,7 +65,7 @@ def read_weights(kind: Literal["model", "files"], suffix: str = "") -> Weights:
 
 
 def rank(candidates: Sequence[Candidate], weights: Weights) -> list[tuple[float, Candidate]]:
-    """The candidates with the probability that each is what will be written, the best first."""
+    """The candidates with their probabilities of being what will be written, best first."""
     scores = [sum(FEATURES[name](each) * weight for name, weight in weights.features.items()) for each in candidates]
     peak = max([*scores, weights.none])
     total = sum(exp(score - peak) for score in [*scores, weights.none])

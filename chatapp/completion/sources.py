@@ -18,9 +18,9 @@ ROOTS = (
     *(".git", ".hg", ".svn", "pyproject.toml", "setup.py", "setup.cfg", "package.json", "tsconfig.json", "Cargo.toml"),
     *("go.mod", "pom.xml", "build.gradle", "build.gradle.kts"),
 )
-"""What stands in the uppermost folder of a project."""
+"""Files and folders in the top folder of a project."""
 FOLDERS = {"node_modules", "bower_components", "jspm_packages", "site-packages", "__pycache__", "__pypackages__"}
-"""What others wrote, and what programs keep; besides these, hidden folders and virtual environments."""
+"""Folders with code of others or of programs; hidden folders and virtual environments are left out too."""
 SECRET = (
     *("*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.asc", "*.gpg", "*.ovpn"),
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "_netrc", "*.env", "env.*", "*credential*", "*secret*"),
@@ -30,7 +30,7 @@ SECRET = (
 SECRET_CODE = (
     ".py", ".js", ".ts", ".tsx", ".jsx", ".go", ".rs", ".java", ".c", ".cc", ".cpp", ".h", ".hpp", ".rb", ".md",
 )  # fmt: skip
-"""Endings of code and text, which deals with secrets where its name says so, and holds none."""
+"""Endings of code and text, whose names may be about secrets, but which hold none."""
 PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----\s*\n[A-Za-z0-9+/=\s]{40}")
 GENERATED = (
     "*.lock", "*-lock.json", "pnpm-lock.yaml", "npm-shrinkwrap.json", "go.sum", "*.min.js", "*.min.css", "*.map",
@@ -47,28 +47,28 @@ BINARY = (
 )  # fmt: skip
 """Endings of files that are not opened to see that they are no text."""
 MOST_BYTES = 512 * 1024
-"""Of one file: what is larger, nobody wrote by hand."""
+"""Largest file, in bytes: nobody writes more by hand."""
 MOST_ENTRIES = 20_000
-"""Files and folders that are looked at."""
+"""Most files and folders that are looked at."""
 LONGEST_LINE = 5000
-"""Bytes: what has a longer line is minified, or data."""
+"""Files with longer lines, in bytes, are minified or data."""
 HEADER = 600
-"""Bytes in which a generator says that it was one."""
+"""Bytes at the beginning in which generated files say so."""
 
 
 @dataclass
 class Omitted:
-    """How much was left out that people might miss."""
+    """What was left out that people might miss."""
 
     unreadable: int = 0
     large: int = 0
     many: bool = False
-    """The folder has more than is looked at."""
+    """Whether the folder has more entries than are looked at."""
     full: int = 0
-    """Files for which the index had no room."""
+    """Files that did not fit into the index."""
 
     def describe(self, root: Path) -> str:
-        """One line for the user; empty where nothing was left out."""
+        """A line for the user; "" if nothing was left out."""
         told = {
             f"{self.unreadable:,} that cannot be read": self.unreadable,
             f"{self.large:,} larger than {MOST_BYTES // 1024} KB": self.large,
@@ -80,7 +80,7 @@ class Omitted:
 
 
 def find_root(path: Path) -> Path | None:
-    """The nearest folder above a file, or the folder itself, that is a project's; None where there is none."""
+    """The nearest project folder at or above a path; None if there is none."""
     path = path.absolute()
     for folder in (path, *path.parents):
         if is_too_wide(folder):
@@ -91,12 +91,12 @@ def find_root(path: Path) -> Path | None:
 
 
 def is_too_wide(folder: Path) -> bool:
-    """Whether it is everybody's folder, or all that one user has: no project."""
+    """Whether a folder is shared by everybody, or a whole home folder: no project."""
     return folder == folder.parent or folder == Path.home() or folder in Path.home().parents
 
 
 def check_root(folder: Path) -> Path:
-    """Refuse what is no folder, or too wide a one."""
+    """Raise for what is not a folder, or too wide a one."""
     folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder; give the folder of a project")
@@ -106,7 +106,7 @@ def check_root(folder: Path) -> Path:
 
 
 class Ignored:
-    """What the .gitignore files of a folder, and of those above it in the repository, leave out."""
+    """The rules of .gitignore files in a folder, and above it in the repository."""
 
     def __init__(self, root: Path):
         self._root = str(root)
@@ -115,7 +115,7 @@ class Ignored:
         self._top = str(next((folder for folder in above if (folder / ".git").exists()), root))
 
     def covers(self, path: str, *, folder: bool) -> bool:
-        """Whether a file or folder is left out, where the folders above it are not: the nearest rule decides."""
+        """Whether a file or folder is ignored, if the folders above it are not: the nearest rule decides."""
         parent = path
         while parent not in (self._top, os.path.dirname(parent)):
             parent = os.path.dirname(parent)
@@ -126,7 +126,7 @@ class Ignored:
         return False
 
     def covers_any(self, path: Path) -> bool:
-        """Whether a file, or any of the folders from the root to it, is left out."""
+        """Whether a file, or a folder between the root and it, is ignored."""
         folders = [str(folder) for folder in path.parents if Path(self._root) in folder.parents]
         return self.covers(str(path), folder=False) or any(self.covers(folder, folder=True) for folder in folders)
 
@@ -146,7 +146,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def walk(root: Path, omitted: Omitted) -> Iterator[tuple[str, os.stat_result]]:
-    """The paths of files that may count, those nearest to the root first; no link is followed."""
+    """Yield paths of files that may count, nearest to the root first; links are not followed."""
     ignored, left = Ignored(root), MOST_ENTRIES
     folders = deque([str(root)])
     while folders:
@@ -192,7 +192,7 @@ def admits(name: str) -> bool:
 
 
 def clean(content: bytes) -> bytes | None:
-    """The text of a file as UTF-8 with plain line breaks; None where it is none, generated or secret."""
+    """A file's text as UTF-8 with plain line breaks; None if it is no text, generated or secret."""
     if b"\0" in content or len(content) > MOST_BYTES or SAYS_GENERATED.search(content[:HEADER]):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Whether a line parses where it would stand: only what surrounds it is parsed again for each."""
+"""Whether a line parses at a place: only its surroundings are parsed again for each line."""
 
 import importlib
 import re
@@ -20,26 +20,26 @@ GRAMMARS = {
     ".java": ("java", "language"),
     ".rs": ("rust", "language"),
 }
-"""Of files' endings: the wheel tree_sitter_NAME, and what gives its grammar."""
+"""By files' endings: the wheel tree_sitter_NAME, and the function for its grammar."""
 WIDER = {"typescript": "javascript", "cpp": "c"}
-"""Languages that have the names of another, and lines like its."""
+"""Languages that include the names and the lines of another."""
 LISTS = frozenset(
     (
         *("module", "program", "source_file", "translation_unit", "block", "statement_block", "compound_statement"),
         *("class_body", "interface_body", "declaration_list", "field_declaration_list", "constructor_body"),
     )
 )
-"""Nodes whose children stand one after another, so that one can be left out."""
+"""Nodes that are lists of children, which can be left out one by one."""
 FAR = 80
-"""Bytes of a child of a list that are worth leaving it out, where it does not stand next to the place."""
+"""Children of a list with at least this many bytes are left out, unless they are next to the place."""
 DEPTH = 100
-"""Nodes within nodes that are looked into."""
+"""Depth of nodes that are looked into."""
 REACH, STEP = 30_000, 10_000
-"""Characters before and after a place that are parsed, and by how many that moves."""
+"""Characters before and after a place that are parsed, and the steps by which that window moves."""
 LONGEST = 20_000
-"""Bytes of surroundings that are parsed for each text; where they are longer, nothing is said."""
+"""Most bytes of surroundings parsed for each text; with more, no verdict is given."""
 SOME = 2
-"""Errors of the surroundings themselves; where there are more, such as those of macros, nothing is said."""
+"""Most errors in the surroundings themselves; with more, as with macros, no verdict is given."""
 BODIES = {
     "python": (
         "\n{deeper}pass",
@@ -56,12 +56,12 @@ BODIES = {
     "go": (" {}", "{}", " 0"),
     "rust": (" {}", ";", "\n{same}fn f() {}", ","),
 }
-"""What may follow a line that only begins something, besides the brackets that close it."""
+"""Texts that may complete a line that only begins something, besides closing brackets."""
 NEUTRAL = {"python": "pass"}
-"""A statement that does nothing; elsewhere it is a semicolon, or none."""
+"""A statement that does nothing; in other languages a semicolon, or none."""
 BRACKETS = {"(": ")", "[": "]", "{": "}"}
 WAITS = tuple(",=+-*/%<>&|^!~?:([{.")
-"""After which, within brackets, something has to stand."""
+"""Line endings within brackets after which something must follow."""
 STRING = re.compile(
     r'"""(?:\\.|(?!""").)*"""|(?<!")(?:"(?:\\.|[^"\\\n])+"|""(?!"))'
     r"|'''(?:\\.|(?!''').)*'''|(?<!')(?:'(?:\\.|[^'\\\n])+'|''(?!'))|`(?:\\.|[^`\\])*`",
@@ -70,21 +70,21 @@ STRING = re.compile(
 HASH, SLASHES = (re.compile(f"{STRING.pattern}|{comment}", re.S) for comment in (r"#[^\n]*", r"//[^\n]*|/\*.*?\*/"))
 """Strings, and comments of Python or of the others."""
 ENDS = {'"""': '"""', "'''": "'''", "`": "`", "/*": "*/"}
-"""What ends a string or a comment of many lines, by what begins it."""
+"""The ends of multi-line strings and comments, by their beginnings."""
 CONDITION = re.compile(rb"^[ \t]*#[ \t]*(if|endif)", re.M)
-"""What begins and ends a part of a C file."""
+"""The beginning and end of a conditional part of a C file."""
 BEGINS = re.compile("|".join(map(re.escape, ENDS)))
 
 
 def name_language(suffix: str) -> str:
-    """The language of files of an ending, TypeScript as JavaScript and C++ as C; empty where it is none of these."""
+    """The language for a file's ending, TypeScript as JavaScript and C++ as C; "" for others."""
     name, _ = GRAMMARS.get(suffix, ("", ""))
     return WIDER.get(name, name)
 
 
 @cache
 def load_grammar(suffix: str) -> Language | None:
-    """The grammar for a file's ending; None where there is none here."""
+    """The grammar for a file's ending; None if there is none here."""
     if suffix not in GRAMMARS:
         return None
     name, function = GRAMMARS[suffix]
@@ -93,7 +93,7 @@ def load_grammar(suffix: str) -> Language | None:
 
 @cache
 def list_keywords(suffix: str) -> frozenset[str]:
-    """The words of a language that its grammar spells."""
+    """The keywords in a language's grammar."""
     grammar = load_grammar(suffix)
     kinds = (grammar.node_kind_for_id(i) or "" for i in range(grammar.node_kind_count)) if grammar else ()
     return frozenset(kind for kind in kinds if re.fullmatch(r"[A-Za-z_]\w*", kind))
@@ -101,20 +101,20 @@ def list_keywords(suffix: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Window:
-    """What is parsed for a line: the nearest of a file without that line, and where the line would stand."""
+    """What is parsed for a line: its surroundings, and its place in them."""
 
     language: str
     parser: Parser
     text: bytes
     place: int
     errors: int
-    """How many there are without the line."""
+    """The number of errors without the line."""
     closing: bool = False
-    """Whether what stands before leaves brackets or comments open, which are closed behind the line then."""
+    """Whether brackets or comments are open before the place, to be closed after the line."""
 
 
 class Syntax:
-    """The syntax of the file that is edited, kept while it changes a little."""
+    """The syntax of the edited file, updated as it changes."""
 
     def __init__(self) -> None:
         self._suffix = ""
@@ -123,7 +123,7 @@ class Syntax:
         self._window: tuple[int, Window | None] = -1, None
 
     def parses(self, suffix: str, before: str, line: str, behind: str) -> bool:
-        """Whether a line, or several, between what stands before and behind, adds no error, or only begins something.
+        """Whether one or more lines at a place add no error, or only begin something.
 
         `before` ends with a line break, `behind` begins after one.
         """
@@ -137,7 +137,7 @@ class Syntax:
         return fits(around, line, () if closers else bodies) or any(fits(around, each, bodies) for each in closed)
 
     def _around(self, suffix: str, grammar: Language, before: str, behind: str) -> Window | None:
-        """What surrounds a line; it is kept as long as nothing else of the file changes."""
+        """A line's surroundings, kept as long as the rest of the file is unchanged."""
         start = max(0, -(-(len(before) - REACH) // STEP) * STEP)
         start = before.find("\n", start - 1) + 1 if start else 0
         end = len(behind) - max(0, (len(behind) - REACH) // STEP * STEP)
@@ -185,13 +185,13 @@ class Syntax:
 
 
 def measure_indentation(text: str) -> str:
-    """The indentation of the last line that says something."""
+    """The indentation of the last line with content."""
     line = next((line for line in reversed(text.split("\n")) if line.strip()), "")
     return line[: len(line) - len(line.lstrip())]
 
 
 def find_change(old: bytes, new: bytes) -> tuple[int, int]:
-    """How many bytes two texts begin with alike, and how many of the rest they end with alike."""
+    """The lengths of the common beginning of two texts, and of the common end of the rest."""
     shorter = min(len(old), len(new))
     first = bisect_left(range(1, shorter + 1), True, key=lambda n: old[:n] != new[:n])
     rest = range(1, shorter - first + 1)
@@ -199,14 +199,14 @@ def find_change(old: bytes, new: bytes) -> tuple[int, int]:
 
 
 def point(text: bytes, place: int) -> tuple[int, int]:
-    """The row and the column, in bytes, of a place."""
+    """The row and column, in bytes, of a place."""
     return text.count(b"\n", 0, place), place - text.rfind(b"\n", 0, place) - 1
 
 
 def find_far(node: Node, place: int, depth: int = DEPTH) -> Iterator[tuple[int, int]]:
-    """The parts of a text (from, to) that can be left out: what does not stand next to a place in a list.
+    """The parts of a text (from, to) that can be left out: children of lists that are not next to the place.
 
-    Nothing is, before or behind, where there are errors: a string may begin there that is no string.
+    None is left out on a side with errors, where a string may begin by mistake.
     """
     children = [child for child in node.children if child.is_named]
     index = sum(child.start_byte < place for child in children)
@@ -230,7 +230,7 @@ def find_errors(around: Window, line: str) -> list[tuple[int, int]]:
         begun = (before + added).decode(errors="replace")
         closers = close(around.language, begun, behind.decode(errors="replace"))
         if around.language == "cpp" and not closers.strip("}"):
-            closers = closers.replace("}", "};")  # which a class needs, and nothing minds
+            closers = closers.replace("}", "};")  # classes need it, and nothing else minds
         added += f"{closers}\n".encode()
         conditions = CONDITION.findall(before + added + behind) if around.language in ("c", "cpp") else []
         behind += b"\n#endif\n" * (len(conditions) - 2 * conditions.count(b"endif"))
@@ -246,7 +246,7 @@ def find_errors(around: Window, line: str) -> list[tuple[int, int]]:
 
 
 def fits(around: Window, line: str, bodies: Sequence[str]) -> bool:
-    """Whether a line adds no error to its surroundings, or one at its end that one of the bodies mends."""
+    """Whether a line adds no error, or one at its end that one of the bodies mends."""
     same = line[: len(line) - len(line.lstrip())]
     for body in ("", *bodies):
         whole = line + body.replace("{same}", same).replace("{deeper}", same + "    ")
@@ -260,7 +260,7 @@ def fits(around: Window, line: str, bodies: Sequence[str]) -> bool:
 
 
 def follow_brackets(stack: list[str], letters: Iterable[str]) -> bool:
-    """Keep on a stack what has to close the brackets that are open; whether none was closed that was not open."""
+    """Maintain the stack of closing brackets needed; returns False for one that was not open."""
     right = True
     for letter in letters:
         if letter in BRACKETS:
@@ -273,7 +273,7 @@ def follow_brackets(stack: list[str], letters: Iterable[str]) -> bool:
 
 
 def close(language: str, text: str, behind: str = "") -> str:
-    """What closes the strings, comments and brackets that a text leaves open, and that are not closed behind it."""
+    """What closes strings, comments and brackets that are open after a text, and not closed in `behind`."""
     own = HASH if language == "python" else SLASHES
     bare = own.sub("", text)
     begun = BEGINS.search(bare)

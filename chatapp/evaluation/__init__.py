@@ -1,1 +1,1 @@
-"""How fast a model is and how right: timing, comparison, verification."""
+"""How fast and how right a model is: timing, comparison, verification."""

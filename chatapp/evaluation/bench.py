@@ -20,32 +20,32 @@ from chatapp.text.units import bars, milliseconds, round_up, size, table
 from model_store import Progress
 
 PROMPTS = (16, 64, 256, 1024)
-"""Lengths of the prompts, in tokens, as far as the context holds them."""
+"""Lengths of the timed prompts, in tokens, as far as they fit the context."""
 BATCHES = (1, 5)
 COMMAND = (sys.executable, "-P", "-m", "chatapp", "bench")
 RANGES = 8
-"""Bars of the plot of latencies, at most."""
+"""Most bars in the plot of latencies."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured; durations in seconds, memory in bytes."""
+    """The measurements of a model; durations in seconds, memory in bytes."""
 
     placement: Placement
     lowering_seconds: float
-    """0 when the model had been lowered before."""
+    """0 if the model had been lowered before."""
     first_load: float
-    """Of the first load in this process, imports of the runtime included."""
+    """The first load in this process, with imports of the runtime."""
     cold_load: float | None
-    """Of a load from the disk; None where the system does not let files be forgotten."""
+    """A load from disk; None where files cannot be evicted from the system's cache."""
     warm_load: float
-    """Of a load when the system has the files in memory."""
+    """A load with the files in the system's cache."""
     prefill: tuple[Prefill, ...]
     decode: tuple[Decode, ...]
     peak_memory: int
 
     def loading(self) -> str:
-        """What loading takes, in a line."""
+        """The times of loading, in a line."""
         cold = f", {milliseconds(self.cold_load)} from the disk" if self.cold_load is not None else ""
         lowered = f", lowered in {milliseconds(self.lowering_seconds)}" if self.lowering_seconds else ""
         return (
@@ -54,7 +54,7 @@ class Figures:
         )
 
     def describe(self) -> str:
-        """Tables and a plot for people."""
+        """Tables and a plot."""
         prompts = [
             (str(one.prompt_tokens), milliseconds(one.time_to_first_token), f"{one.tokens_per_second:,.0f}")
             for one in self.prefill
@@ -72,7 +72,7 @@ class Figures:
         return "\n\n".join(parts)
 
     def rows(self) -> list[tuple[str, int | str, str, float]]:
-        """Each figure in a row: what, at which prompt length or batch, of which kind, and its value."""
+        """One row per figure: its name, prompt length or batch size, kind, and value."""
         loads = {"lowering": self.lowering_seconds, "first": self.first_load, "warm": self.warm_load}
         if self.cold_load is not None:
             loads["cold"] = self.cold_load
@@ -86,7 +86,7 @@ class Figures:
 
 
 def read_figures(facts: dict[str, Any]) -> Figures:  # Any: parsed JSON
-    """What `asdict` made of figures."""
+    """Read what `asdict` wrote."""
     prefill = tuple(Prefill(**one) for one in facts["prefill"])
     decode = tuple(Decode(**{**one, "latencies": tuple(one["latencies"])}) for one in facts["decode"])
     placement = Placement(**facts["placement"])
@@ -99,13 +99,13 @@ def measure(
     tokens: int,
     on_progress: Progress | None = None,
 ) -> Figures:
-    """Time the model that `open_model` opens, decoding `tokens` steps; none: only how it loads.
+    """Time the model that `open_model` opens, decoding `tokens` steps; 0: time its loading only.
 
-    `folder_of` tells where the lowered model is.
+    `folder_of` returns the lowered model's folder.
     """
     engine = open_model()
     first_load, lowering_seconds, placement = engine.load_seconds, engine.lowering_seconds, engine.placement
-    del engine  # two copies would count twice as memory
+    del engine  # before the next load: memory must count once
     cold_load = None
     if forget(folder_of(placement)):
         cold_load = open_model().load_seconds
@@ -135,7 +135,7 @@ def measure(
 
 
 def forget(folder: Path) -> bool:
-    """Make the system read the files in `folder` from the disk next time, where it can be told to."""
+    """Evict a folder's files from the system's cache; returns whether that is possible."""
     if not hasattr(os, "posix_fadvise"):
         return False
     for path in folder.rglob("*"):
@@ -148,12 +148,12 @@ def forget(folder: Path) -> bool:
 def measure_each(
     model: str, placements: Sequence[tuple[str, str]], rest: Sequence[str], *, warn: Callable[[str], object]
 ) -> list[Figures]:
-    """The figures of every (backend, device), each measured by a process of its own; warns of those that fail."""
+    """Measure every (backend, device) in a process of its own; calls `warn` for those that fail."""
     found = []
     for backend, device in placements:
         command = [*COMMAND, model, "--backend", backend, "--device", device, "--json"]
         done = subprocess.run([*command, *rest], stdout=subprocess.PIPE, encoding="utf-8")
-        if done.returncode:  # it has said why, on standard error
+        if done.returncode:  # it has reported why on standard error
             warn(f"{backend} {device} is left out")
         else:
             found.append(read_figures(json.loads(done.stdout)))
@@ -163,7 +163,7 @@ def measure_each(
 
 
 def format_figures(every: Sequence[Figures], form: str) -> str:
-    """Figures as `json` (one object, or a list of several), `csv`, or `text`."""
+    """Format figures as `json` (one object, or a list of several), `csv`, or `text`."""
     if form == "json":
         facts = [asdict(one) for one in every]
         return json.dumps(facts[0] if len(facts) == 1 else facts, indent=2)
@@ -182,7 +182,7 @@ def format_figures(every: Sequence[Figures], form: str) -> str:
 
 
 def draw_histogram(latencies: Sequence[float]) -> str:
-    """How many steps took how long, as bars; what is beyond the 98th percentile is in the last one."""
+    """A histogram of latencies; what is beyond the 98th percentile is in the last bar."""
     ordered = sorted(latencies)
     low, high = ordered[0], ordered[int(0.98 * (len(ordered) - 1))]
     width = round_up(max((high - low) / (RANGES - 1), 1e-5))
@@ -195,7 +195,7 @@ def draw_histogram(latencies: Sequence[float]) -> str:
 
 
 def compare_speeds(every: Sequence[Figures]) -> str:
-    """The speed of each, one row, as bars."""
+    """The decoding speeds with one row, as bars."""
     labels = [str(one.placement) for one in every]
     speeds = [one.decode[0].tokens_per_second for one in every]
     return bars(labels, speeds, [f"{speed:,.1f}" for speed in speeds])

@@ -1,8 +1,8 @@
-"""One prompt for several models, or for one model on several backends: what each writes, and how fast.
+"""Ask several models, or one on several backends, the same; compare texts and speeds.
 
-They write one after the other. Two at once would share the processor's cores and its memory's bandwidth:
-each would be measured as far slower than it is. In turn, a token each, they can be watched side by side,
-but all of them take memory, and each finds the processor's caches full of another's weights.
+By default they answer one after another: at once they would share the processor's cores and its memory bandwidth, and
+each would be measured as far slower than it is. Taking turns token by token, they can be watched side by side, but need
+memory for all, and each finds the processor's caches full of another's weights.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -16,22 +16,22 @@ from chatapp.text.errors import one_line
 from chatapp.text.units import milliseconds, rate, table
 
 TIE = 0.03
-"""Difference of speed below which two count as equally fast."""
+"""Below this relative difference two speeds are equal."""
 
 
 @dataclass(frozen=True)
 class Runner:
-    """One that takes part."""
+    """A participant."""
 
     name: str
-    """As its user knows it: a model, and perhaps a backend."""
+    """Its name for the user: a model, and perhaps a backend."""
     model: str
     open: Callable[[], Engine]
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A model is open, and where the runtime says that it runs."""
+    """A model is open; `placement` is where the runtime says it runs."""
 
     index: int
     placement: str
@@ -47,7 +47,7 @@ class Wrote:
 
 @dataclass(frozen=True)
 class Result:
-    """What one wrote, and its figures."""
+    """What a model wrote, and its figures."""
 
     name: str
     model: str
@@ -61,7 +61,7 @@ class Result:
 
     @property
     def text(self) -> str:
-        """All of it, what the model thought included."""
+        """The whole text, with the thinking."""
         return self.reply.thinking + self.reply.text
 
     @property
@@ -70,13 +70,13 @@ class Result:
 
     @property
     def placement(self) -> str:
-        """Backend, device and precision at the end: another than at first, where one failed in between."""
+        """Backend, device and precision at the end, which change if a backend failed."""
         return describe(self.usage)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A model has written all it will."""
+    """A model has finished."""
 
     index: int
     result: Result
@@ -84,7 +84,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Failed:
-    """A model could not be opened, or broke; the others go on."""
+    """A model could not be opened, or failed; the others go on."""
 
     index: int
     error: str
@@ -95,7 +95,7 @@ Event = Opened | Wrote | Ended | Failed
 
 @dataclass(frozen=True)
 class Question:
-    """What all of them are asked; greedy, so that their texts can be compared."""
+    """The question for all; decoded greedily, so that texts can be compared."""
 
     text: str
     system: str = ""
@@ -103,7 +103,7 @@ class Question:
 
     def ask(self, engine: Engine) -> Deltas:
         """The answer of a model with a chat template, or the continuation of any other."""
-        # The seed has no say in greedy answers, but with one the prompt is read anew whatever the cache holds.
+        # The seed does not affect greedy answers, but with one the prompt is read without the cache.
         options = replace(engine.defaults, temperature=0.0, max_tokens=self.max_tokens, seed=0, logprobs=0)
         if not engine.can_chat:
             return engine.complete(self.text, options)
@@ -112,13 +112,13 @@ class Question:
 
 
 def answer_one_by_one(runners: Sequence[Runner], question: Question) -> Generator[Event, None, None]:
-    """Let each answer when the one before has ended and its model is let go; closing cancels."""
+    """Let them answer one after another, each closed before the next is opened; closing cancels."""
     for index, runner in enumerate(runners):
         yield from let_answer(index, runner, question)
 
 
 def answer_in_turn(runners: Sequence[Runner], question: Question) -> Generator[Event, None, None]:
-    """Let them write a token each, turn by turn, all of them open; closing cancels."""
+    """Let them take turns, a token each, all of them open; closing cancels."""
     answers = [let_answer(index, runner, question) for index, runner in enumerate(runners)]
     try:
         while answers:
@@ -134,7 +134,7 @@ def answer_in_turn(runners: Sequence[Runner], question: Question) -> Generator[E
 
 
 def let_answer(index: int, runner: Runner, question: Question) -> Generator[Event, None, None]:
-    """What one of them writes, from opening to its end."""
+    """Let one model answer, from opening to its end."""
     try:
         engine = runner.open()
         yield Opened(index, describe(engine.placement))
@@ -145,12 +145,12 @@ def let_answer(index: int, runner: Runner, question: Question) -> Generator[Even
                 reply.add(delta)
                 yield Wrote(index, delta)
         yield Ended(index, Result(runner.name, runner.model, reply))
-    except Exception as error:  # a foreign runtime raises what it likes
+    except Exception as error:  # runtimes raise anything
         yield Failed(index, one_line(error) or f"{type(error).__name__}: {error}")
 
 
 def warm_up(engine: Engine, question: Question) -> None:
-    """Draw the first token once, untimed: what a runtime does only the first time would count against it."""
+    """Generate a token untimed, so that a runtime's one-time work does not count."""
     with closing(question.ask(engine)) as deltas:
         for delta in deltas:
             if delta.tokens:
@@ -163,7 +163,7 @@ def describe(placement: Placement | Usage) -> str:
 
 
 def format_figures(results: Sequence[Result]) -> str:
-    """The figures of those that ended, as a table."""
+    """A table of the figures of those that finished."""
     heads = ("", "first token", "tok/s", "p95", "tokens", "loaded in", "runs on")
     rows = [
         (
@@ -181,14 +181,14 @@ def format_figures(results: Sequence[Result]) -> str:
 
 
 def describe_outcome(results: Sequence[Result]) -> list[str]:
-    """Which of them is the fastest, and whether they wrote the same: a sentence each."""
+    """Sentences about which is fastest, and how alike the texts are."""
     if len(results) < 2:
         return []
     return [*describe_pace(results), describe_likeness(results)]
 
 
 def describe_pace(results: Sequence[Result]) -> list[str]:
-    """Which writes fastest, where more than one wrote enough to tell."""
+    """Which is fastest, if at least two wrote enough to tell."""
     timed = [result for result in results if result.usage.latencies]
     if len(timed) < 2:
         return []
@@ -200,7 +200,7 @@ def describe_pace(results: Sequence[Result]) -> list[str]:
 
 
 def describe_likeness(results: Sequence[Result]) -> str:
-    """How much of their beginnings is the same; in tokens where all have the same ones."""
+    """How much of the beginning is the same, in tokens if all use the same ones."""
     every = "both" if len(results) == 2 else f"all {len(results)}"
     if len({result.text for result in results}) == 1:
         count = len(results[0].tokens)

@@ -1,4 +1,4 @@
-"""What was measured while a model answered: its figures, its tokens, and files of them for other programs."""
+"""Measurements of an answer: its figures, its tokens, and files of them for other programs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from chatapp.text.files import find_free, write_whole
 
 Form = Literal["csv", "json"]
 UNLIKELY = 0.5
-"""Below this probability the model was more likely to write something else."""
+"""Below this probability something else was more likely."""
 UNLIKELY_LOGPROB = math.log(UNLIKELY)
 LARGEST = 700.0
-"""Of an exponent that a float can still hold."""
+"""The largest exponent whose exponential a float can hold."""
 BEYOND = 1e20
-"""More than anything that is measured or counted here, seeds included."""
+"""Larger than any value measured or counted here, seeds included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Step:
     """One token of an answer; None for what was not measured or not kept."""
 
     number: int
-    """From 1, in the order of writing."""
+    """Its number, from 1."""
     token: Token | None
     seconds: float | None
-    """Since the token before; of the first one since the question."""
+    """Seconds since the previous token; for the first one, since the question."""
     elapsed: float | None
-    """Since the question."""
+    """Seconds since the question."""
 
     @property
     def logprob(self) -> float | None:
@@ -47,14 +47,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Answer:
-    """The measurements of one answer, live or stored; None for what is not known."""
+    """The measurements of one answer, live or stored; None for what is unknown."""
 
     steps: tuple[Step, ...] = ()
     latencies: tuple[float, ...] = ()
-    """Of every decoded token: all but the first, which prefill gives."""
+    """Of each decoded token: all but the first, which comes from prefill."""
     model: str = ""
     begun: int = 0
-    """Tokens that it was given to begin with; they took no time."""
+    """Tokens that it began with, which took no time."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
@@ -78,10 +78,10 @@ class Answer:
         *,
         model: str = "",
     ) -> Answer:
-        """From a usage, as the engine gave or the history kept it, and what there is of tokens and latencies.
+        """From a usage, of the engine or the history, and the tokens and latencies there are.
 
-        The tokens' own latencies come first: where a question had several answers, the usage has those of all.
-        Tokens that nothing was decoded for come from the answer that this one goes on from.
+        The tokens' own latencies take precedence, since a usage has those of all answers to a question. Tokens for
+        which nothing was decoded are from the answer that this one continues.
         """
         known = usage.as_dict() if isinstance(usage, Usage) else dict(usage or {})
         latencies = tuple(latencies) or _checked_latencies(known.get("latencies"))
@@ -105,16 +105,16 @@ class Answer:
 
     @property
     def prefill_rate(self) -> float | None:
-        """Tokens of the prompt that were read, those in the cache left out, in a second; None where that were none."""
+        """Tokens per second of reading the prompt, its cached part aside; None if all was cached."""
         read = (self.prompt_tokens or 0) - (self.cached_tokens or 0)
         return read / self.prefill_seconds if read and self.prefill_seconds else None
 
     def percentile(self, percent: float) -> float | None:
-        """Of the latencies."""
+        """A percentile of the latencies."""
         return percentile(self.latencies, percent) if self.latencies else None
 
     def figures(self) -> dict[str, int | float | str | None]:
-        """Everything but the tokens, in the engine's words and units."""
+        """Everything but the tokens, under the engine's names and in its units."""
         named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("steps", "latencies")}
         return named | {
             "tokens_per_second": self.tokens_per_second,
@@ -128,14 +128,14 @@ class Answer:
 
 
 def _checked(name: str, value: object) -> object:
-    """A fact of a usage, which may come from a foreign file; None if it is not of its kind."""
+    """A checked field of a usage, which may be from a foreign file; None if it has the wrong type."""
     if name in ("backend", "device", "precision"):
         return value if isinstance(value, str) else None
     return value if _is_measure(value) else None
 
 
 def _checked_latencies(value: object) -> tuple[float, ...]:
-    """The latencies of a usage; none if they are not of their kind."""
+    """The latencies of a usage; none if they have the wrong type."""
     return tuple(value) if isinstance(value, list | tuple) and all(map(_is_measure, value)) else ()
 
 
@@ -144,14 +144,14 @@ def _is_measure(value: object) -> bool:
 
 
 def _of_tokens(tokens: Sequence[Token], begun: int) -> tuple[Step, ...]:
-    """Every token with its latency; those it was begun with have none."""
+    """Every token with its latency; those it began with have none."""
     times = [token.seconds for token in tokens[begun:]]
     known = chain(repeat((None, None), begun), zip(times, accumulate(times), strict=True))
     return tuple(Step(number, token, *time) for number, (token, time) in enumerate(zip(tokens, known, strict=True), 1))
 
 
 def _of_latencies(latencies: Sequence[float], first: float | None) -> tuple[Step, ...]:
-    """Latencies alone; without that of the first token nobody knows when the others came."""
+    """Steps with latencies only; without the first token's, no absolute times are known."""
     if not latencies and first is None:
         return ()
     elapsed = repeat(None) if first is None else accumulate((first, *latencies))
@@ -164,10 +164,10 @@ def _of_latencies(latencies: Sequence[float], first: float | None) -> tuple[Step
 
 @dataclass(frozen=True)
 class Certainty:
-    """How sure a model was of what it wrote."""
+    """How certain a model was of its text."""
 
     tokens: int
-    """Those with a probability."""
+    """Tokens with a probability."""
     mean_logprob: float
     perplexity: float
     unlikely: float
@@ -175,12 +175,12 @@ class Certainty:
 
 
 def find_probability(logprob: float) -> float:
-    """Of a natural logarithm; rounding above 1 is taken back."""
+    """The probability of a natural logarithm, at most 1 despite rounding."""
     return math.exp(min(0.0, logprob))
 
 
 def measure_certainty(tokens: Sequence[Token]) -> Certainty | None:
-    """None where no probabilities were kept."""
+    """The certainty of some tokens; None if there are no probabilities."""
     known = [token.logprob for token in tokens if token.logprob is not None]
     if not known:
         return None
@@ -193,16 +193,16 @@ def measure_certainty(tokens: Sequence[Token]) -> Certainty | None:
 
 
 def escape(text: str) -> str:
-    """The text in quotes, as JSON has it, and whatever is invisible spelled out.
+    """Quote a text like JSON, with whatever is invisible spelled out.
 
-    No terminal obeys it, and no spreadsheet takes what begins with a quote for a formula.
+    So no terminal obeys it, and no spreadsheet takes it for a formula.
     """
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in quoted)
 
 
 def as_csv(answer: Answer) -> str:
-    """A line for each token; empty where something was not measured."""
+    """CSV with a line for each token; empty cells for what was not measured."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerow(("token", "id", "text", "milliseconds", "elapsed_milliseconds", "logprob", "probability"))
@@ -220,7 +220,7 @@ def as_csv(answer: Answer) -> str:
 
 
 def as_json(answer: Answer) -> str:
-    """Everything, the alternatives of each token included; times in seconds, control characters escaped."""
+    """JSON with everything, including alternatives; times in seconds, control characters escaped."""
     tokens = [_token(step) for step in answer.steps]
     whole = answer.figures() | {"latencies": answer.latencies, "tokens": tokens}
     return json.dumps(whole, indent=1, allow_nan=False) + "\n"
@@ -239,18 +239,18 @@ def _choice(one: Token | Alternative) -> dict[str, object]:
 
 
 def _finite(logprob: float | None) -> float | None:
-    """JSON knows no infinity, which is what the logarithm of 0 is."""
+    """None for minus infinity, which JSON lacks."""
     return logprob if logprob is not None and math.isfinite(logprob) else None
 
 
 def propose_path(folder: Path, stem: str, form: Form) -> Path:
-    """The path of a new file, in letters that every system takes."""
+    """The path of a new file, with characters that every system allows."""
     safe = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in stem).strip(".-")[:80]
     return find_free(folder, safe or "answer", form)
 
 
 def save(answer: Answer, path: Path) -> None:
-    """Write a new file in the form that its name ends with, whole or not at all; what is there is never touched."""
+    """Write a new file in the format of its ending, whole or not at all; existing files are never touched."""
     forms = {".csv": as_csv, ".json": as_json}
     if not (form := forms.get(path.suffix.lower())):
         raise InputError(f"{path} says not what to write; end it with .csv or .json")

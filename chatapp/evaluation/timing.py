@@ -11,16 +11,16 @@ from chatapp.generation.decoding.generate import split_prompt
 from chatapp.generation.delta import percentile
 
 REPEATS = 3
-"""Of each prompt, of which the fastest counts: what disturbs only ever slows."""
+"""Readings of each prompt, of which the fastest counts: disturbances only slow it down."""
 ENOUGH = 8.0
-"""Seconds of reading a prompt, or of decoding, that nobody should wait any longer for while a model is tried."""
+"""Most seconds for a prompt, or for decoding, when a model is tried out."""
 CONTEXT = 64
-"""Tokens that are cached when decoding is timed."""
+"""Tokens in the cache when decoding is timed."""
 
 
 @dataclass(frozen=True)
 class Prefill:
-    """Reading a prompt, up to the logits of its first answer."""
+    """Timing of a prompt, up to the logits of its next token."""
 
     prompt_tokens: int
     time_to_first_token: float
@@ -31,7 +31,7 @@ class Prefill:
 
 @dataclass(frozen=True)
 class Decode:
-    """Decoding a token for each row of a batch, in seconds a step."""
+    """Timing of decode steps of a batch, in seconds per step."""
 
     batch: int
     tokens_per_second: float
@@ -39,11 +39,11 @@ class Decode:
     p95: float
     p99: float
     latencies: tuple[float, ...] = ()
-    """Of each step, in seconds."""
+    """Of each step."""
 
 
 def time_prefill(session: Session, length: int, *, enough: float = math.inf) -> Prefill:
-    """Read a random prompt a few times, the last time when `enough` seconds have passed."""
+    """Time a random prompt; no reading begins after `enough` seconds."""
     seconds = []
     for seed in range(REPEATS + 1):  # the first one warms up
         prompt = random_tokens(session, 1, length, seed)[0].tolist()
@@ -59,7 +59,7 @@ def time_prefill(session: Session, length: int, *, enough: float = math.inf) -> 
 
 
 def time_decode(session: Session, batch: int, steps: int, *, enough: float = math.inf) -> Decode:
-    """Continue a random prompt in `batch` rows, one token a step, the last when `enough` seconds have passed."""
+    """Time decode steps of `batch` rows after a random prompt; none begins after `enough` seconds."""
     context = min(CONTEXT, session.context_length // 2)
     steps = min(steps, session.context_length - context - 1)
     session.rewind(0)
@@ -79,5 +79,5 @@ def time_decode(session: Session, batch: int, steps: int, *, enough: float = mat
 
 
 def random_tokens(session: Session, rows: int, length: int, seed: int) -> np.ndarray:
-    """Random token ids (rows, length) int64: what they spell makes no difference to the time."""
+    """Random token ids (rows, length) int64; the time does not depend on the text."""
     return np.random.default_rng(seed).integers(0, session.vocab_size, (rows, length))

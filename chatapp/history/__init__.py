@@ -30,7 +30,7 @@ class Conversation:
     """The user's, or the first words."""
     kind: Kind
     model: str
-    """With which it was begun."""
+    """The model that it began with."""
     created: float
     """Seconds since 1970, as all times here."""
     updated: float
@@ -38,43 +38,43 @@ class Conversation:
     messages: int
     """The number of messages, in all branches."""
     leaf: int | None
-    """The last message of the branch that is shown."""
+    """The last message of the shown branch."""
     deleted: float | None = None
     setup: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON
-    """The setup with which it is answered; what a search finds comes without."""
+    """How it is answered; search results come without."""
     damaged: tuple[str, ...] = ()
-    """The columns that hold no such thing, on a disk that failed; they were left out."""
+    """The columns with damaged values, which were left out."""
     pinned: bool = False
     """Whether it is listed before all others; what a search finds comes without."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message; its parent is the one it answers or follows, and messages with one parent are its versions."""
+    """One message; its parent is the one before it, and messages with one parent are its versions."""
 
     id: int
     conversation: int
     parent: int | None
     role: Role
     text: str
-    """In a completion: the part of the text that this side wrote."""
+    """In a completion: the part that this side wrote."""
     created: float
     finished: bool = True
-    """False while a reply grows, and for ever if chatapp was killed meanwhile."""
+    """False while a reply grows, and for ever if chatapp was killed then."""
     finish_reason: str | None = None
     model: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON, as all that follows
-    """With which a reply was generated."""
+    """The options of a reply."""
     usage: Mapping[str, Any] = field(default_factory=dict)
-    """The summary of a reply's turn, without its latencies, which `History.latencies` gives."""
+    """A reply's usage, without its latencies, which `History.latencies` returns."""
     versions: tuple[int, ...] = ()
     """The messages with the same parent, this one included, oldest first."""
     summary: str = ""
-    """A summary of all up to this message, where the model had to be told so."""
+    """A summary of everything up to this message, if the model was given one."""
     calls: tuple[ToolCall, ...] = ()
-    """The tools that a reply calls; of a tool's message, the call that it answers."""
+    """The calls in a reply; for a tool's message, the call that it answers."""
     damaged: tuple[str, ...] = ()
-    """The columns that hold no such thing, as of a conversation."""
+    """The columns with damaged values, as in a conversation."""
 
 
 @dataclass(frozen=True)

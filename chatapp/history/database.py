@@ -10,9 +10,9 @@ from pathlib import Path
 from chatapp.history import HistoryError
 
 APPLICATION = 0x63686174
-"""`chat`, in the header of the file: this database is ours."""
+""""chat" in the file's header, which marks the database as ours."""
 PATIENCE = 5.0
-"""Seconds that a transaction waits for another process to end its own."""
+"""Seconds that a transaction waits for another process's."""
 DAMAGED = "{} is damaged or no database; nothing was changed; move it elsewhere, or restore a copy"
 
 KEEP_WORDS = (
@@ -27,7 +27,7 @@ KEEP_WORDS = (
         INSERT INTO words (rowid, text) VALUES (new.id, new.text);
     END""",
 )
-"""What keeps the index of words as the messages are."""
+"""Triggers that keep the index of words up to date."""
 FORGET_TOKENS = """CREATE TRIGGER tokens_removed AFTER DELETE ON messages BEGIN
     DELETE FROM tokens WHERE message = old.id;
 END"""
@@ -111,14 +111,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
-    """Open the database, made or brought up to date where needed; one that is not ours is left as it is.
+    """Open the database, creating or migrating it if need be; one that is not ours is left as it is.
 
     Without a path it is in memory only.
     """
     with translate_errors(path):
         connection = _open(path) if path else _connection(":memory:")
         try:
-            connection.execute("PRAGMA secure_delete = ON")  # what is deleted for good is overwritten
+            connection.execute("PRAGMA secure_delete = ON")  # deleted data is overwritten
             connection.execute("PRAGMA synchronous = NORMAL")  # with WAL: safe when chatapp is killed
             if _version(connection, path) < len(MIGRATIONS):
                 _migrate(connection, path)
@@ -132,26 +132,26 @@ def _connection(target: str, *, uri: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(
         target, timeout=PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64, uri=uri
     )
-    connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # of a disk that failed
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # after a disk failure
     return connection
 
 
 def _open(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # private
     except OSError as error:
-        if not os.path.isfile(path):  # or its folder cannot be looked into
+        if not os.path.isfile(path):  # or its folder is not readable
             raise HistoryError(f"cannot keep conversations in {path}: {error.strerror}; check the folder") from error
     if path.is_file() and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
-        # Nobody can be writing: without this, SQLite would want to make files beside it in order to read.
+        # Nobody can be writing: otherwise SQLite would need to make files beside it in order to read.
         return _connection(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
     return _connection(str(path))
 
 
 def _version(connection: sqlite3.Connection, path: Path | None) -> int:
-    """The version of the database, checked to be one of ours."""
-    # In one statement, because another process may be making the tables.
+    """The database's version, after checking that it is ours."""
+    # One statement, since another process may be creating the tables.
     version, application, tables = connection.execute(
         "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master) "
         "FROM pragma_user_version, pragma_application_id"
@@ -167,7 +167,7 @@ def _version(connection: sqlite3.Connection, path: Path | None) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path | None) -> None:
-    """Bring the tables up to date, whole or not at all, also when two processes begin at once."""
+    """Migrate the tables, whole or not at all, even if two processes begin at once."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         connection.execute("PRAGMA journal_mode = WAL")
     with transaction(connection):
@@ -179,20 +179,20 @@ def _migrate(connection: sqlite3.Connection, path: Path | None) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write all of it or nothing."""
+    """Context of a transaction: all is written, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # a full disk may have ended it already
+        if connection.in_transaction:  # a full disk may have ended it
             connection.execute("ROLLBACK")
         raise
 
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read all of one moment, whatever other processes write meanwhile."""
+    """Context in which all reads see one moment, whatever other processes write."""
     connection.execute("BEGIN")
     try:
         yield
@@ -203,7 +203,7 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def translate_errors(path: Path | None) -> Iterator[None]:
-    """Tell SQLite's errors in the user's words; a wrong use of sqlite3, which is a mistake of ours, passes as it is."""
+    """Turn SQLite's errors into errors for the user; wrong uses of sqlite3, our own defects, pass."""
     try:
         yield
     except (sqlite3.InterfaceError, sqlite3.ProgrammingError):
@@ -216,7 +216,7 @@ def translate_errors(path: Path | None) -> Iterator[None]:
 
 
 def _reason(code: int, error: sqlite3.Error) -> str:
-    """The reason of an error in the user's words, with {} for the file."""
+    """An error's reason in the user's words, with {} for the file."""
     match code:
         case sqlite3.SQLITE_FULL:
             return "the disk is full: {} cannot grow; what was saved before is untouched; make room"

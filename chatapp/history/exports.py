@@ -1,4 +1,4 @@
-"""Conversations as JSON and Markdown; whatever a model wrote stays mere text in them."""
+"""Export conversations as JSON and Markdown; what a model wrote stays mere text in them."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def as_json(
     conversations: Iterable[tuple[Conversation, Sequence[Message]]],
     tokens: Callable[[int], Sequence[Token]] = lambda message: (),
 ) -> str:
-    """Conversations as JSON, all branches included, as `imported` understands it; `tokens` gives those of a message."""
+    """Conversations as JSON with all branches, for `imported` to read; `tokens` returns a message's tokens."""
     facts = [_facts(conversation, messages, tokens) for conversation, messages in conversations]
     return json.dumps({"format": FORMAT, "version": VERSION, "conversations": facts}, indent=2, allow_nan=False) + "\n"
 
@@ -46,13 +46,13 @@ def _facts(
 
 
 def split_thinking(message: Message) -> dict[str, str]:
-    """Split what a message says from what the model thought before."""
+    """Split a message into thinking and answer."""
     parts = split(message.text) if message.role == "assistant" else Parts("", message.text)
     return {"text": parts.answer} | ({"thinking": parts.thinking} if parts.thinking else {})
 
 
 def write_message(message: Message) -> str:
-    """Write the text of a message below a quotation of what was thought; of a tool, what it was asked and gave."""
+    """A message's text as Markdown, after its quoted thinking; for a tool's, the call and the result."""
     if message.role == "tool":
         return "\n\n".join(_fenced(part) for part in (*(call.arguments for call in message.calls), message.text))
     parts = split_thinking(strip_calls(message))
@@ -63,19 +63,19 @@ def write_message(message: Message) -> str:
 
 
 def strip_calls(message: Message) -> Message:
-    """A message without the calls that its text spells."""
+    """Remove the calls that a message's text spells."""
     if message.role == "tool" or not message.calls:
         return message
     return replace(message, text=tools.strip_calls(message.text, [call.name for call in message.calls]))
 
 
 def _some(**facts: object) -> dict[str, object]:
-    """The facts that are not empty: older versions of chatapp had none of these."""
+    """The non-empty facts; older versions of chatapp had none of these."""
     return {name: fact for name, fact in facts.items() if fact}
 
 
 def as_markdown(conversation: Conversation, messages: Sequence[Message]) -> str:
-    """A conversation as Markdown, the branch that is shown; HTML, links and images in it do nothing."""
+    """The shown branch of a conversation as Markdown; HTML, links and images in it do nothing."""
     blocks = [f"# {_line(conversation.title)}", f"*{_line(describe_conversation(conversation))}*"]
     if conversation.kind == "completion":
         blocks.append(_fenced("".join(message.text for message in messages)))
@@ -98,7 +98,7 @@ def _fenced(text: str) -> str:
 
 
 def describe_message(message: Message) -> str:
-    """Describe a message in a line: who said it, and how it ended where that is not the usual way."""
+    """A message's heading: who said it, and how it ended, if unusually."""
     name = {"user": "You", "assistant": "Model", "system": "System prompt", "tool": "Tool"}[message.role]
     if message.role == "tool":
         outcome = str(message.usage.get("outcome", ""))
@@ -114,7 +114,7 @@ def describe_message(message: Message) -> str:
 
 
 def describe_conversation(conversation: Conversation) -> str:
-    """Describe a conversation: its model, and when it began."""
+    """A conversation's model, and when it began."""
     when = format_time(conversation.created)
     return f"{conversation.model}, {when}" if conversation.model else when
 

@@ -1,4 +1,4 @@
-"""Conversations in a database: a tree of messages each, saved as they grow."""
+"""Conversations in a database, each a tree of messages, saved while they grow."""
 
 import json
 import re
@@ -20,9 +20,9 @@ from chatapp.history.database import PATIENCE, connect, snapshot, transaction, t
 from chatapp.history.text import clean, first_words, has_words, one_line
 
 KEPT_DELETED = 30 * 24 * 3600.0
-"""Seconds for which a deleted conversation can be brought back."""
+"""Seconds during which a deleted conversation can be restored."""
 LISTED = {False: "deleted IS NULL AND messages > 0", True: "deleted IS NULL AND (messages > 0 OR draft <> '')"}
-"""Which conversations count: those in which something was said, or also those with nothing but a draft."""
+"""The conversations that count: those with messages, or also those with only a draft."""
 ORDER = "ORDER BY pinned DESC, updated DESC, id DESC"
 """How they are listed: those that are pinned, then the last used first."""
 
@@ -32,40 +32,40 @@ BEGINNING = """WITH RECURSIVE branch(parent, text, depth) AS (
     UNION ALL
         SELECT m.parent, m.text, depth + 1 FROM messages m JOIN branch ON m.id = branch.parent WHERE depth < 10000)
     SELECT text FROM branch ORDER BY depth DESC LIMIT 20"""
-"""The first parts of the text that is shown in a conversation, of a chat none."""
+"""The query for the beginning of a completion's shown branch; empty for a chat."""
 
 
 class History:
-    """All conversations of one user; may be used from several threads, and by several processes at once."""
+    """All conversations of one user; usable from several threads, and several processes at once."""
 
     def __init__(self, path: Path | None) -> None:
-        """Open the database there; without a path there is one in memory, which ends with the program."""
+        """Open the database at `path`; None: in memory, until the program ends."""
         self.path = path
         self.connection = connect(path)
         self.inode = path.stat().st_ino if path else 0
         """Of the database's file."""
         self.patience = PATIENCE
         self._damage: dict[str, bool] = {}
-        """The damaged rows that were read, a line each, and whether `new_damage` has told of it."""
+        """The damaged rows that were read, a line each, and whether `new_damage` has reported it."""
         self._lock = RLock()
         self._closed = False
 
     def wait_at_most(self, seconds: float) -> None:
-        """Be told sooner, or later, that another program holds the conversations."""
+        """Set how long to wait for another program that holds the conversations."""
         self.patience = seconds
         with self._reading() as connection:
             connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
     def reopen(self) -> None:
-        """Open the database anew: a file that could only be read may be writable by now."""
+        """Reopen the database: a file that was read-only may be writable by now."""
         with self._lock:
-            self._check_file()  # a new one would know nothing of the conversations that are open
+            self._check_file()  # a new file would not have the open conversations
             before, self.connection = self.connection, connect(self.path)
             before.close()
             self.wait_at_most(self.patience)
 
     def close(self) -> None:
-        """Let go of the database; who still asks, in a thread, is told so."""
+        """Close the database; threads that still use it get an error."""
         with self._lock:
             self._closed = True
             self.connection.close()
@@ -79,13 +79,13 @@ class History:
     # Conversations
 
     def list(self, limit: int = -1, *, drafts: bool = False) -> Sequence[Conversation]:
-        """The conversations that have messages, in their order; with drafts, also those with nothing but that."""
+        """The conversations with messages, pinned ones first, then by last use; with `drafts`, those with only a draft, too."""
         return self._conversations(f"{LISTED[drafts]} {ORDER} LIMIT ?", limit)
 
     def page(self, words: str = "", limit: int = -1) -> tuple[Sequence[Conversation], int]:
-        """The conversations whose titles have all these words, in their order, and how many there are in all.
+        """The conversations whose titles have all these words, in the order of `list`, and how many there are.
 
-        Where nothing was said yet, the draft's first words are the title.
+        An unsent draft's first words are the title of a conversation without messages.
         """
         with self._reading(), snapshot(self.connection):
             where = LISTED[True]
@@ -102,7 +102,7 @@ class History:
             return [one if one.title else replace(one, title=first_words(self.draft(one.id))) for one in found], count
 
     def last(self, kind: Kind | None = None, *, drafts: bool = False) -> Conversation | None:
-        """The conversation that was used or shown last; with drafts, also one that has nothing but that."""
+        """The conversation last used or shown; with `drafts`, also one with only a draft."""
         query = f"{LISTED[drafts]} AND kind IN (?, ?) ORDER BY max(updated, shown) DESC, id DESC LIMIT 1"
         kinds = (kind, kind) if kind else ("chat", "completion")
         return next(iter(self._conversations(query, *kinds)), None)
@@ -137,21 +137,21 @@ class History:
         return self.restore(begun, copied, {message.id: self.tokens(message.id) for message in copied})
 
     def keep_setup(self, conversation: int, setup: Mapping[str, Any]) -> None:
-        """Keep how a conversation is answered."""
+        """Save a conversation's setup."""
         with self._writing():
             self._set(conversation, setup=json.dumps(setup))
 
     def draft(self, conversation: int) -> str:
-        """The draft of a conversation, which the user has not sent yet."""
+        """A conversation's unsent draft."""
         return str(self._value("SELECT draft FROM conversations WHERE id = ?", conversation) or "")
 
     def keep_draft(self, conversation: int, draft: str) -> None:
-        """Keep what the user has not sent yet; no export has it."""
+        """Save an unsent draft; exports leave it out."""
         with self._writing():
             self._set(conversation, draft=clean(draft))
 
     def mark_shown(self, conversation: int) -> None:
-        """Let a conversation count as the one shown last; it stays where it is among the others."""
+        """Mark a conversation as the one shown last, without moving it in the list."""
         with self._writing():
             self._set(conversation, shown=time.time())
 
@@ -171,7 +171,7 @@ class History:
             self._set(conversation, pinned=int(pinned))
 
     def delete(self, *conversations: int) -> None:
-        """Delete conversations, all or none; they can be brought back, all together, for a month."""
+        """Delete conversations, all or none; for a month they can be restored together."""
         now = time.time()
         with self._writing():
             for conversation in conversations:
@@ -182,7 +182,7 @@ class History:
             forget(self.path.parent / STATES, map(str, conversations))
 
     def undelete(self) -> Sequence[Conversation]:
-        """Bring back what was deleted last, and tell what that was."""
+        """Restore what was deleted last, and return it."""
         with self._writing():
             last = "SELECT max(deleted) FROM conversations"
             back = self._conversations(f"deleted = ({last})")
@@ -191,16 +191,16 @@ class History:
         return [self.get(conversation.id) for conversation in back]
 
     def purge(self, older_than: float = KEPT_DELETED) -> int:
-        """Delete for good what was deleted so many seconds ago; how many conversations that were."""
+        """Delete for good what was deleted `older_than` seconds ago; returns the number of conversations."""
         old = self._conversations("deleted <= ?", time.time() - older_than)
         for conversation in old:
-            with self._writing():  # one each, so that other processes need not wait long
+            with self._writing():  # one by one, so that other processes need not wait long
                 self.connection.execute("DELETE FROM messages WHERE conversation = ?", (conversation.id,))
                 self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation.id,))
         return len(old)
 
     def erase(self) -> int:
-        """Delete for good whatever was deleted, with no trace in the index or the log; how many conversations."""
+        """Delete for good whatever was deleted, from index and log too; returns the number of conversations."""
         count = self.purge(older_than=0)
         with self._reading():
             self.connection.execute("INSERT INTO words (words) VALUES ('optimize')")
@@ -210,8 +210,8 @@ class History:
     # Messages
 
     def messages(self, conversation: int) -> Sequence[Message]:
-        """The messages of the branch that is shown, from the first to the last."""
-        with self._reading() as connection, snapshot(connection):  # of one moment
+        """The messages of the shown branch, first to last."""
+        with self._reading() as connection, snapshot(connection):  # consistent
             leaf = next((one.leaf for one in self._conversations("id = ?", conversation)), None)
             messages = {message.id: message for message in self.tree(conversation)}
         branch = []
@@ -240,15 +240,15 @@ class History:
         return messages
 
     def latencies(self, message: int) -> Sequence[float]:
-        """The seconds that each token of a reply took, all but the first."""
+        """The latencies of a reply's tokens, all but the first, in seconds."""
         return rows.read_latencies(self._value("SELECT latencies FROM messages WHERE id = ?", message))
 
     def tokens(self, message: int) -> Sequence[Token]:
-        """The tokens of a reply, where they were kept."""
+        """A reply's tokens, if they were kept."""
         return rows.unpack_tokens(self._value("SELECT content FROM tokens WHERE message = ?", message))
 
     def prompts(self, limit: int = 1000) -> Sequence[str]:
-        """The prompts of the user in conversations, each text once, the newest first."""
+        """The user's distinct prompts, newest first."""
         query = """SELECT m.text FROM messages m JOIN conversations c ON c.id = m.conversation
             WHERE m.role = 'user' AND c.kind = 'chat' AND c.deleted IS NULL ORDER BY m.id DESC LIMIT ?"""
         with self._reading():
@@ -259,12 +259,12 @@ class History:
     def add(self, conversation: int, role: Role, text: str, *, parent: int | None) -> Message:
         """Add a message after another (None: at the beginning), and show its branch.
 
-        To edit a message is to add one with the same parent; the message before stays, as another version.
+        Editing a message means adding one with the same parent; the old one stays as another version.
         """
         return self.put(Message(0, conversation, parent, role, text, time.time()))
 
     def put(self, message: Message, *, tokens: Sequence[Token] = (), latencies: Sequence[float] = ()) -> Message:
-        """Add a message as it is, with a number of its own, and show its branch."""
+        """Add a complete message under a new number, and show its branch."""
         with self._writing(), self._entitling(message.conversation):
             self.get(message.conversation)
             if message.parent is not None and self._conversation_of(message.parent) != message.conversation:
@@ -283,7 +283,7 @@ class History:
         return replace(message, id=new, text=clean(message.text), versions=tuple(row[0] for row in versions))
 
     def change(self, message: Message, *, tokens: Sequence[Token] = (), latencies: Sequence[float] = ()) -> None:
-        """Save what a message has become: a reply that grows or has ended, or a summary."""
+        """Save a changed message: a reply that grows or has ended, or a summary."""
         usage, seconds = json.dumps(dict(message.usage)), rows.write_latencies(latencies)
         with self._writing(), self._entitling(message.conversation):
             self.connection.execute(
@@ -295,7 +295,7 @@ class History:
             rows.keep_tokens(self.connection, message.id, tokens)
 
     def withdraw(self, message: int) -> None:
-        """Delete a message that nothing follows, as if it had never been; its parent ends the branch then."""
+        """Delete a message without followers; its parent then ends the branch."""
         with self._writing():
             row = self.connection.execute(
                 "DELETE FROM messages WHERE id = ? AND NOT EXISTS (SELECT 1 FROM messages l WHERE "
@@ -315,7 +315,7 @@ class History:
             self._set(self._conversation_of(message), leaf=message)
 
     def search(self, text: str, limit: int = 50) -> Sequence[Found]:
-        """The conversations and messages that have all these words, the newest first."""
+        """The conversations and messages that have all these words, newest first."""
         with self._reading():
             return search.find(self.connection, clean(text), limit)
 
@@ -325,7 +325,7 @@ class History:
         messages: Sequence[Message],
         tokens: Mapping[int, Sequence[Token]] | None = None,
     ) -> Conversation:
-        """Add a whole conversation from elsewhere, each message after its parent, with numbers of its own here."""
+        """Add a whole conversation from elsewhere under new numbers; each message follows its parent."""
         with self._writing():
             row = (one_line(conversation.title), conversation.kind, one_line(conversation.model), conversation.created)
             new = self.connection.execute(
@@ -349,7 +349,7 @@ class History:
     # Rows
 
     def _name(self, conversation: int) -> None:
-        """Make the title from the user's first words, where there is none yet."""
+        """Set the title from the user's first words, if there is none."""
         query = """SELECT text FROM messages WHERE conversation = ? AND role = 'user' AND trim(text) <> '' AND
             (SELECT title FROM conversations WHERE id = conversation) = '' ORDER BY id LIMIT 1"""
         if text := self._value(query, conversation):
@@ -357,19 +357,19 @@ class History:
 
     @contextmanager
     def _entitling(self, conversation: int) -> Iterator[None]:
-        """Let the title of a text stay its first words, whoever writes them, unless it was given another."""
+        """Context that keeps a completion's title its first words, unless it was renamed."""
         before = self._begin_text(conversation)
         yield
         title = "UPDATE conversations SET title = ? WHERE id = ? AND title = ? AND kind = 'completion'"
         self.connection.execute(title, (self._begin_text(conversation), conversation, before))
 
     def _begin_text(self, conversation: int) -> str:
-        """The first words of the branch that is shown."""
+        """The first words of the shown branch."""
         found = self.connection.execute(BEGINNING, (conversation,)).fetchall()
         return first_words("".join(rows.Columns().text("text", text) for (text,) in found))
 
     def _set(self, conversation: int, **columns: object) -> None:
-        """Change columns of a conversation, which are named in the code only."""
+        """Change columns of a conversation; their names come from our code only."""
         names = ", ".join(f"{name} = ?" for name in columns)
         self.connection.execute(f"UPDATE conversations SET {names} WHERE id = ?", (*columns.values(), conversation))
 
@@ -395,13 +395,13 @@ class History:
         return conversations
 
     def new_damage(self) -> Sequence[str]:
-        """The damaged rows that were read and not told of before, a line each."""
+        """The damaged rows that were read and not yet reported, a line each."""
         lines = [line for line, told in self._damage.items() if not told]
         self._damage |= dict.fromkeys(lines, True)
         return lines
 
     def _note(self, what: str, columns: Sequence[str]) -> None:
-        """Remember that something is damaged, for whoever tells the user."""
+        """Record that something is damaged, to report it."""
         self._damage.setdefault(f"{what} is damaged: its {' and its '.join(columns)} cannot be read", False)
 
     @contextmanager
@@ -419,7 +419,7 @@ class History:
                 yield connection
 
     def _check_file(self) -> None:
-        """Refuse to write to a file that nobody will find: SQLite goes on with one that was deleted or moved."""
+        """Raise if the file was deleted or moved: SQLite would go on writing to it."""
         with suppress(OSError):
             if not self.path or self.path.stat().st_ino == self.inode:
                 return
@@ -429,7 +429,7 @@ class History:
 
 
 def name_fork(title: str, titles: set[str]) -> str:
-    """Name a fork so that it is told from its origin and from other forks."""
+    """A fork's title, different from its origin's and other forks'."""
     origin = re.sub(r" \(fork(?: \d+)?\)$", "", title)
     names = (f"{origin} (fork{f' {number}' if number > 1 else ''})" for number in count(1))
     return next(name for name in names if name not in titles)

@@ -1,4 +1,4 @@
-"""Markdown in which nothing is HTML, a link or an image, whichever viewer shows it; it reads as it did."""
+"""Make Markdown inert: no HTML, link or image, in whatever viewer; it reads as before."""
 
 import html
 import re
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 SPELLED = re.compile(r"\\\\|\\([@:./+-])(?=[\w/])|&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{1,31});")
-"""Characters of addresses as they can be spelled otherwise."""
+"""Escapes and references for characters in addresses."""
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@:./+-")
 WORD = re.compile(r"(\\*)([^\s<>|*~\"'()\[\]{}`\\]+)")
-"""What no space and no mark of Markdown divides, after the backslashes before it."""
+"""A word, not divided by spaces or marks of Markdown, with the backslashes before it."""
 ADDRESS = re.compile(
     r"//.|[@＠]|(?:mailto|xmpp):|www\.|[.。．](?:[^\W\d_]{2}|aero|asia|biz|com|coop|edu|gov|info|museum|name|net|org|pro"
     r"|shop|web|xn--[\w-]+|xxx|рф)(?![^\W_-])",
     re.IGNORECASE,
 )
-"""What some viewer makes a word a link for: a scheme, mail, or the name of a host."""
+"""What some viewers turn into links: a scheme, mail, or a host name."""
 AROUND = re.compile(r"[_,;:!?.]*")
-"""Marks around an address that are none of it."""
+"""Punctuation around an address that is not part of it."""
 
 
 def disarm(text: str) -> str:
@@ -33,13 +33,13 @@ def disarm(text: str) -> str:
     code, end = find_code(lines)
     inside = {line for block in code for line in block}
     made = [line if place in inside else disarm_line(line) for place, line in enumerate(lines)]
-    if find_code(made)[0] != code:  # what a viewer takes for code must be what we take for code
+    if find_code(made)[0] != code:  # viewers must agree with us on what is code
         return "\n".join(map(disarm_line, lines))
     return "\n".join([*made, end] if end else made)
 
 
 def find_code(lines: Sequence[str]) -> tuple[list[range], str]:
-    """Find the lines of each block of code between fences, and what ends the last one where that goes on for ever."""
+    """The lines of each fenced block, and what would close the last one if it is open."""
     found, end = [], ""
     fenced = any("```" in line or "~~~" in line for line in lines)
     for token in shared_parser().parse("\n".join(lines)) if fenced else ():
@@ -47,13 +47,13 @@ def find_code(lines: Sequence[str]) -> tuple[list[range], str]:
             found.append(range(*token.map))
             last = lines[found[-1][-1]].strip()
             closed = len(found[-1]) > 1 and set(last) == {token.markup[0]} and len(last) >= len(token.markup)
-            end = "" if closed or token.level else token.markup  # within a list it ends with that
+            end = "" if closed or token.level else token.markup  # in a list it ends with that
     return found, end
 
 
 @cache
 def shared_parser() -> "MarkdownIt":
-    """The parser of all threads, which tells blocks apart, and looks into none."""
+    """The parser for all threads, which finds blocks but does not look into them."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100})
@@ -75,10 +75,10 @@ def disarm_line(line: str) -> str:
 
 
 def split_line(line: str) -> list[tuple[str, str]]:
-    """Split a line into its texts, each with the code that follows it.
+    """Split a line into pairs of text and the code after it.
 
-    Code is what is whole within the line and its cell of a table; marks of other code, and those that could belong to
-    a block of code, become mere characters.
+    Only code that is complete in the line and its table cell counts; marks of other code, and those that could belong
+    to a block, become plain characters.
     """
     marks = list(re.finditer("`+", line))
     found, text, start, place = [], "", 0, 0
@@ -87,7 +87,7 @@ def split_line(line: str) -> list[tuple[str, str]]:
         place += 1
         text += line[start : mark.start()]
         start = mark.start()
-        if (len(text) - len(text.rstrip("\\"))) % 2:  # a mere character
+        if (len(text) - len(text.rstrip("\\"))) % 2:  # an escaped one
             text, start = text + "`", start + 1
         length = mark.end() - start
         end = next((at for at in range(place, len(marks)) if len(marks[at][0]) == length), None)
@@ -100,7 +100,7 @@ def split_line(line: str) -> list[tuple[str, str]]:
 
 
 def unspell(text: str) -> str:
-    """Spell the characters of addresses as they are, not escaped and not as references."""
+    """Undo escapes and references of characters in addresses."""
 
     def plain(match: re.Match[str]) -> str:
         if match[0].startswith("&"):
@@ -124,7 +124,7 @@ def code_addresses(text: str, *, after_code: bool, before_code: bool) -> str:
             before = after = ""
         address = word[len(before) : len(word) - len(after)]
         slashes += "\\" * (len(slashes) % 2 if not before else 0)
-        if after_code and match.start() == 0 and not slashes + before:  # two marks of code side by side would be one
+        if after_code and match.start() == 0 and not slashes + before:  # adjacent marks of code would become one
             before, address = f"&#{ord(address[0])};", address[1:]
         if before_code and match.end() == len(text) and not after and address:
             after, address = f"&#{ord(address[-1])};", address[:-1]

@@ -1,4 +1,4 @@
-"""Conversations as one HTML page: rendered, and without a script, a link, an image or anything that is loaded."""
+"""Export conversations as one HTML page, without scripts, links, images or anything that is loaded."""
 
 import html
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from chatapp.text.markdown import RULES_OFF, compile_rules
 from chatapp.text.printable import printable
 
 MOST = 200_000
-"""Characters of a message beyond which it is shown as it was written."""
+"""Longer messages, in characters, are shown as they were written."""
 COLOURED = 20_000, 1_000
-"""Characters of code, and of its longest line, that are coloured."""
+"""Most characters of code, and of its longest line, that are coloured."""
 PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -75,7 +75,7 @@ hr {{ border: 0; border-top: 1px solid var(--line); }}
 
 
 def as_html(conversations: Sequence[tuple[Conversation, Sequence[Message]]]) -> str:
-    """Conversations as one page of HTML, the branches that are shown; it loads nothing and runs nothing."""
+    """The shown branches of conversations as one HTML page; it loads nothing and runs nothing."""
     titles = [conversation.title for conversation, _ in conversations]
     body = "\n".join(write_section(conversation, messages) for conversation, messages in conversations)
     light, dark = (HtmlFormatter(style=style).get_token_style_defs("pre") for style in ("default", "github-dark"))
@@ -84,7 +84,7 @@ def as_html(conversations: Sequence[tuple[Conversation, Sequence[Message]]]) -> 
 
 
 def write_section(conversation: Conversation, messages: Sequence[Message]) -> str:
-    """Write a conversation; a text that a base model continued is no Markdown."""
+    """Write a conversation; a completion's text is not Markdown."""
     if conversation.kind == "completion":
         body = f'<section class="assistant">{write_plain("".join(one.text for one in messages))}</section>'
     else:
@@ -103,7 +103,7 @@ def write_time(message: Message) -> str:
 
 
 def write_message(message: Message) -> str:
-    """Write a message below what the model thought, which is folded."""
+    """Write a message after its folded thinking."""
     if message.role == "tool":
         asked = "".join(write_plain(call.arguments) for call in message.calls)
         return f"<details><summary>What it was asked and gave</summary>\n{asked}{write_plain(message.text)}</details>"
@@ -114,7 +114,7 @@ def write_message(message: Message) -> str:
 
 
 def render(text: str) -> str:
-    """Render Markdown as HTML; what is too long to be laid out soon is shown as it was written."""
+    """Render Markdown as HTML; what would take too long is shown as it was written."""
     return str(shared_parser().render(printable(text))) if len(text) <= MOST else write_plain(text)
 
 
@@ -124,13 +124,13 @@ def write_plain(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape a text, so that it is nothing but text."""
+    """Escape a text for HTML."""
     return html.escape(printable(text))
 
 
 @cache
 def shared_parser() -> MarkdownIt:
-    """The parser of all threads: no links, images or HTML, headings below those of the page, and coloured code."""
+    """The parser for all threads: no links, images or HTML, lowered headings, and coloured code."""
     made = MarkdownIt("gfm-like", {"html": False, "linkify": False, "maxNesting": 100}).disable(RULES_OFF)
     made.core.ruler.push("below", lower_headings)
     made.add_render_rule("fence", write_code)
@@ -139,7 +139,7 @@ def shared_parser() -> MarkdownIt:
 
 
 def lower_headings(state: StateCore) -> None:
-    """Put headings below those of the page, and judge what entities became."""
+    """Put headings below the page's own, and make decoded entities printable."""
     for token in state.tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
@@ -156,7 +156,7 @@ def write_code(_: Any, tokens: Sequence[Token], place: int, *__: Any) -> str:  #
 
 
 def highlight_code(content: str, language: str) -> str | None:
-    """Highlight code, its kinds of words in spans; None where its language is not known."""
+    """Highlight code with spans; None if its language is unknown."""
     if not language:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rows of the database as conversations, messages and tokens, and back."""
+"""Convert rows of the database to conversations, messages and tokens, and back."""
 
 import json
 import math
@@ -19,13 +19,13 @@ MESSAGE = (
     ", m.options, m.usage, m.summary, m.calls"
 )
 DECIMALS = 5
-"""Of the log-probabilities that are kept."""
+"""Decimals of stored log-probabilities."""
 LIMIT = 1 << 28
-"""Bytes of the tokens of one reply; a damaged one could inflate to far more."""
+"""Most bytes of a reply's uncompressed tokens; damaged data could inflate to far more."""
 
 
 class Columns:
-    """The columns of one row; SQLite keeps any kind of value in any column, so what is no such thing is left out."""
+    """Checks the columns of one row, in which SQLite stores any type; wrong values are replaced and listed."""
 
     def __init__(self) -> None:
         self.damaged: list[str] = []
@@ -40,7 +40,7 @@ class Columns:
         return int(self._checked(name, value, isinstance(value, int), 0))
 
     def time(self, name: str, value: object) -> float:
-        """Seconds since 1970, in a year that calendars know."""
+        """Seconds since 1970, within the years of calendars."""
         return float(self._checked(name, value, isinstance(value, int | float) and 0 <= value < 4e9, 0))
 
     def chosen(self, name: str, value: object, known: Sequence[str], otherwise: str) -> Any:  # Any: one of the Literal
@@ -77,7 +77,7 @@ class Columns:
 
 
 def refuse_constant(constant: str) -> None:
-    """Refuse NaN and the infinities, which no JSON has."""
+    """Raise for NaN and infinities, which JSON lacks."""
     raise ValueError(constant)
 
 
@@ -101,7 +101,7 @@ def read_conversation(row: Sequence[Any]) -> Conversation:  # Any: SQLite's colu
 
 
 def read_message(row: Sequence[Any], parent: int | None, versions: tuple[int, ...]) -> Message:
-    """Read a message from the columns in MESSAGE; `parent` is the one that it has in the tree."""
+    """Read a message from the columns in MESSAGE; `parent` is its parent in the tree."""
     of = Columns()
     if parent != row[2]:
         of.damaged.append("parent")
@@ -125,7 +125,7 @@ def read_message(row: Sequence[Any], parent: int | None, versions: tuple[int, ..
 
 
 def insert_message(connection: "sqlite3.Connection", new: Message, latencies: Sequence[float] = ()) -> int:
-    """Add a message, and give its number."""
+    """Insert a message, and return its number."""
     place = (new.conversation, new.parent, new.role, clean(new.text), new.created, new.finished, new.finish_reason)
     how = (one_line(new.model), json.dumps(dict(new.options)), json.dumps(dict(new.usage)))
     said = (write_latencies(latencies), clean(new.summary), write_calls(new.calls))
@@ -159,14 +159,14 @@ def calls_of_lists(lists: Any, where: str) -> tuple[ToolCall, ...]:  # Any: JSON
 
 
 def keep_tokens(connection: "sqlite3.Connection", number: int, tokens: Sequence[Token]) -> None:
-    """Keep the tokens of a message, compressed, where there are any."""
+    """Store a message's tokens, compressed, if there are any."""
     if tokens:
         content = zlib.compress(json.dumps(as_lists(tokens), separators=(",", ":")).encode(), 6)
         connection.execute("INSERT OR REPLACE INTO tokens (message, content) VALUES (?, ?)", (number, content))
 
 
 def write_latencies(latencies: Sequence[float]) -> str:
-    """Write latencies as JSON, in microseconds' precision."""
+    """Latencies as JSON, with microsecond precision."""
     return json.dumps([round(seconds, 6) for seconds in latencies])
 
 
@@ -224,7 +224,7 @@ def of_lists(lists: Any, where: str) -> Sequence[Token]:  # Any: JSON, checked h
 
 
 def _checked(value: Any, *kinds: type) -> Any:  # Any: one of the kinds
-    """A value of one of these kinds; to Python, True is a number."""
+    """A value of one of these types; bool is no int."""
     if not isinstance(value, kinds) or isinstance(value, bool):
         raise TypeError
     return value

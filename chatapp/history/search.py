@@ -1,4 +1,4 @@
-"""Search in conversations: words through the index, everything else by reading all texts."""
+"""Search conversations: words with the index, everything else by reading all texts."""
 
 import re
 import secrets
@@ -9,18 +9,18 @@ from typing import Any
 from chatapp.history import Found, rows
 
 AROUND = 60
-"""Characters of a snippet before the first word that was found; there are twice as many after it."""
+"""Characters of a snippet before the first match; there are twice as many after it."""
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Scripts without spaces between words, of which the index knows only whole lines."""
+"""Scripts without spaces between words, for which the index has whole lines only."""
 COLUMNS = "c.id, c.title, c.kind, c.model, c.created, c.updated, c.messages, c.leaf, c.deleted"
 LATEST = "c.updated DESC, m.id DESC"
-"""The order of messages: as their conversations are listed, and then the newest."""
+"""The order of messages: by their conversations' last use, then newest first."""
 
 
 def find(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]:
-    """The places that have all the words of a text: conversations whose titles do, then the others; last used first."""
+    """Find all words of a text: first in titles, then in messages; last used first."""
     terms = text.split()
     if not terms or "\0" in text:
         return []
@@ -37,11 +37,11 @@ def find(connection: sqlite3.Connection, text: str, limit: int) -> list[Found]:
 
 
 def _by_words(connection: sqlite3.Connection, terms: list[str], limit: int) -> list[Found]:
-    """Through the index: words in any case and without accents, the last one perhaps unfinished."""
+    """Search with the index: words in any case and without accents, the last one perhaps incomplete."""
     quoted = ['"' + term.replace('"', '""') + '"' for term in terms]
     if len(terms[-1]) > 2 and terms[-1][-1].isalnum():
         quoted[-1] += " *"
-    mark = secrets.token_hex(8)  # what no text can forge
+    mark = secrets.token_hex(8)  # texts cannot contain it
     hits = connection.execute(
         f"SELECT {COLUMNS}, m.id, highlight(words, 0, ?, ?) FROM words "
         "JOIN messages m ON m.id = words.rowid JOIN conversations c ON c.id = m.conversation "
@@ -65,7 +65,7 @@ def _by_words(connection: sqlite3.Connection, terms: list[str], limit: int) -> l
 def _by_letters(
     connection: sqlite3.Connection, source: str, column: str, order: str, terms: list[str], limit: int, more: str = ""
 ) -> list[Found]:
-    """By reading the texts of a column, the last of the source's: letters anywhere."""
+    """Search by reading a column's texts, the source's last column: any characters."""
     conditions, patterns = _like(column, terms)
     query = f"SELECT {COLUMNS}, {source} WHERE {conditions} AND c.deleted IS NULL {more} ORDER BY {order} LIMIT ?"
     hits = connection.execute(query, (*patterns, limit))
@@ -73,7 +73,7 @@ def _by_letters(
 
 
 def _like(column: str, terms: list[str]) -> tuple[str, list[str]]:
-    """A condition for all terms, and their patterns."""
+    """A condition for all terms, and its patterns."""
     conditions, patterns = [], []
     for term in sorted(terms, key=_is_caseless, reverse=True):
         if _is_caseless(term):
@@ -86,17 +86,17 @@ def _like(column: str, terms: list[str]) -> tuple[str, list[str]]:
 
 
 def _is_caseless(term: str) -> bool:
-    """Whether a term has no upper and lower case, as in Chinese: looking for it is twice as fast."""
+    """Whether a term has no case, as in Chinese, so that the search is twice as fast."""
     return term.lower() == term.upper()
 
 
 def _places(text: str, terms: list[str]) -> list[tuple[int, int]]:
-    """Where the terms are in a text, in any case."""
+    """The places of the terms in a text, in any case."""
     return [match.span() for match in re.finditer("|".join(map(re.escape, terms)), text, re.IGNORECASE)]
 
 
 def _found(row: tuple[Any, ...], text: str, marks: list[tuple[int, int]]) -> Found:
-    """A row of a search, with the part of the text around the first mark."""
+    """A search result with the text around the first match."""
     first = marks[0][0] if marks else 0
     start, end = max(0, first - AROUND), first + 2 * AROUND
     before, after = "…" if start else "", "…" if len(text) > end else ""
@@ -106,5 +106,5 @@ def _found(row: tuple[Any, ...], text: str, marks: list[tuple[int, int]]) -> Fou
 
 
 def _text(value: object) -> str:
-    """A text of the database, of which a disk that failed may have made something else."""
+    """A text from the database, which may be damaged."""
     return rows.Columns().text("text", value)

@@ -1,16 +1,16 @@
-"""Texts as they can be kept, and titles made of them and found by their words."""
+"""Prepare texts for storage, and make titles from them."""
 
 import re
 import unicodedata
 
 TITLE = 60
-"""Characters of a title that is made from the first words."""
+"""Longest title made from a text, in characters."""
 ATTACHED = re.compile(r"[^\n`]+:\n(`{3,})[^\n`]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
-"""An attachment, the output of a command or a file: a line that names it, and a fenced block."""
+"""An attachment, such as a file or a command's output: a line that names it, and a fenced block."""
 
 
 def first_words(text: str) -> str:
-    """A title from the beginning of a text, behind what is attached there."""
+    """A title from the beginning of a text, after its attachments."""
     attached = ATTACHED.match(text)
     text = (attached and text[attached.end() :].strip()) or text
     line = " ".join(text[: 20 * TITLE].split())
@@ -21,17 +21,17 @@ def first_words(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """The text without surrogates, which cannot be stored and are no characters."""
+    """A text without surrogates, which are no characters and cannot be stored."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def one_line(text: str) -> str:
-    """A name or a title, in one line."""
+    """A name or title in one line."""
     return " ".join(clean(text).split())
 
 
 def plain(text: str) -> str:
-    """The text without case and accents."""
+    """A text in lower case without accents."""
     if text.isascii():
         return text.lower()
     letters = unicodedata.normalize("NFKD", text.casefold())
@@ -39,6 +39,6 @@ def plain(text: str) -> str:
 
 
 def has_words(text: str, words: str) -> bool:
-    """Whether a text has all these words, or beginnings of words, in any case and with or without accents."""
+    """Whether a text contains all these words, or words that begin with them, ignoring case and accents."""
     text = plain(text)
     return all(word in text for word in plain(words).split())

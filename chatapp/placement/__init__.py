@@ -1,1 +1,1 @@
-"""Where a model runs, and why: by measurement on this machine."""
+"""Choose where a model runs, by measurement on this machine."""

@@ -1,4 +1,4 @@
-"""Time and verify one placement of a model, in a process of its own: what crashes or hangs does so there."""
+"""Time and verify one placement of a model in a child process, which may crash or hang without harm."""
 
 import json
 import os
@@ -18,19 +18,19 @@ from model_store import Progress, Store, StoredModel, Variant
 from model_store.models import LARGE
 
 PROMPTS = (32, 256)
-"""Lengths of the prompts that are timed, in tokens, as far as the context holds them."""
+"""Lengths of the timed prompts, in tokens, as far as they fit the context."""
 STEPS = 48
-"""Decode steps that are timed."""
+"""Number of timed decode steps."""
 PATIENCE = 180.0
-"""Seconds without a sign of life after which a calibration counts as hung."""
+"""After so many seconds without progress, a calibration counts as hung."""
 TICK = 0.1
-"""Seconds after which it is looked again whether a calibration is still wanted."""
+"""Seconds between two checks of whether a calibration is still wanted."""
 COMMAND = (sys.executable, "-P", "-m", "chatapp.placement.calibration")
-"""Without the folder where the user is: what lies there is not ours to import."""
+"""-P: without the current folder, whose modules are not ours to import."""
 
 
 class Stopped(Exception):
-    """A calibration was given up, because somebody waits for an answer."""
+    """A calibration was stopped, because somebody waits for an answer."""
 
 
 def calibrate(
@@ -44,10 +44,10 @@ def calibrate(
     patience: float = PATIENCE,
     stop: threading.Event | None = None,
 ) -> Measurement:
-    """Measure and verify a placement in a child process; whatever goes wrong there is the result's `failure`.
+    """Measure and verify a placement in a child process; any error becomes the result's `failure`.
 
-    What its logits are compared with is kept in the file `reference`, for the next placement. Once `stop` is set,
-    the process is ended, and Stopped raised; a calibration that can be stopped gives way to all other processes.
+    The logits to compare with are kept in the file `reference`, for the next placement. When `stop` is set, the process
+    is ended and Stopped raised; a calibration that can be stopped runs at low priority.
     """
     roots = [str(root) for root in store.roots]
     request: dict[str, object] = {"roots": roots, "model": model, "placement": asdict(placement)}
@@ -58,7 +58,7 @@ def calibrate(
         return hear(placement, child, on_progress=on_progress, patience=patience, stop=stop)
 
     found = ask()
-    if found.lowering and not found.failure:  # the memory that this took must not count as the model's
+    if found.lowering and not found.failure:  # lowering's memory must not count as the model's
         lowering, found = found.lowering, ask()
         if found.lowering and not found.failure:
             return Measurement(placement, failure="another process lowers the model over and over", lowering=lowering)
@@ -69,7 +69,7 @@ def calibrate(
 def hear(
     placement: Placement, child: Child, *, on_progress: Progress | None, patience: float, stop: threading.Event | None
 ) -> Measurement:
-    """What a child process says of a placement, or how it ended."""
+    """The measurement that a child process reports, or how it ended."""
     sign = time.monotonic()
 
     def look() -> str:
@@ -95,7 +95,7 @@ def hear(
 
 
 def explain_ending(child: Child) -> str:
-    """How a child ended that has not said what it measured, with the last line that it complained in."""
+    """Why a child ended without a result, with its last line on standard error."""
     code, last = child.process.wait(), child.complaint()
     how = f"it crashed ({describe_ending(code)})" if code < 0 else f"it ended with {describe_ending(code)}"
     return f"{how}: {last}" if last else how
@@ -107,7 +107,7 @@ def explain_ending(child: Child) -> str:
 def measure(
     store: Store, name: str, placement: Placement, reference: Path | None, on_progress: Progress
 ) -> Measurement:
-    """Lower, if that has not been done, or else load, time and verify, in this process."""
+    """In this process: lower if need be, load, time and verify."""
     import backends
 
     model = store.get(name)
@@ -145,7 +145,7 @@ def time_types(placement: Placement, folder: Path, on_progress: Progress) -> Mea
 
 
 def time_session(found: Measurement, session: Session, on_progress: Progress) -> Measurement:
-    """Time prompts and decode steps, by the clock and by the processor; add the memory that was taken."""
+    """Time prompts and decode steps, in wall and processor seconds, and add the peak memory."""
     from chatapp.evaluation.timing import CONTEXT, ENOUGH, time_decode, time_prefill
     from chatapp.generation.memory import peak_memory
 
@@ -161,7 +161,7 @@ def time_session(found: Measurement, session: Session, on_progress: Progress) ->
     begun = time.process_time()
     decode = time_decode(session, 1, STEPS, enough=ENOUGH)
     decoding = time.process_time() - begun - work * min(CONTEXT, session.context_length // 2)
-    memory = peak_memory()  # of one answer
+    memory = peak_memory()  # with one answer
     of_many = time_decode(session, MANY, STEPS // 2, enough=ENOUGH)
     return replace(
         found,
@@ -180,7 +180,7 @@ def check(
 ) -> bool:
     """Verify a variant against the NumPy decoder's logits, which are computed once and kept in a file.
 
-    Of a large model only a part is compared, unless `chatapp verify` has compared the whole before.
+    For a large model only a part is compared, unless `chatapp verify` has compared it all.
     """
     from chatapp.evaluation.verify import NUMPY, reference_file
     from chatapp.evaluation.verify.reference import from_numpy
@@ -202,7 +202,7 @@ def check(
 def main() -> None:
     """Read a request from standard input; print progress and the result as lines of JSON."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a runtime prints is not for the parent to parse
+    os.dup2(2, 1)  # output of runtimes must not reach the parent's parser
     request = json.loads(sys.stdin.readline())
     end_with_parent()
     if offline.wanted():
@@ -224,7 +224,7 @@ def main() -> None:
             lambda step, share: tell({"step": step, "share": share}),
         )
         tell({"measured": asdict(found)})
-    except Exception as error:  # a foreign runtime raises what it likes
+    except Exception as error:  # runtimes raise anything
         tell({"failure": str(error) or type(error).__name__})
 
 

@@ -1,4 +1,4 @@
-"""Time and verify the placements of a model that nobody has tried yet, while somebody waits for it or nobody does."""
+"""Time and verify untried placements, while the user waits or in the background."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +17,7 @@ from model_store.bandwidth import speed
 
 Calibrate = Callable[..., Measurement]
 QUIET = 5.0
-"""Seconds without an answer after which nobody is taken to wait for one."""
+"""After so many seconds without an answer, nobody seems to wait for one."""
 
 
 def measure_all(
@@ -29,11 +29,11 @@ def measure_all(
     on_progress: Progress | None = None,
     calibrate: Calibrate = calibrate,
 ) -> list[Measurement]:
-    """The measurements of the placements that the options leave.
+    """The measurements of the placements that the options allow.
 
-    What was not measured with these versions on this machine is measured now, and recorded one by one.
+    Those without a measurement for these versions and this machine are measured and recorded one by one.
     """
-    if options.backend:  # both raise before anything is measured in vain
+    if options.backend:  # both raise before anything is measured
         selection.choose_on_backend(store, model, options, options.backend)
     selection.list_suitable(model, model.precision, options.device)
     if anew:
@@ -41,7 +41,7 @@ def measure_all(
     known = [] if anew else record.read(store.folder(model.name))
     fresh: list[Measurement] = []
     judged: list[Measurement] = []
-    # A precision that no backend computes rightly is given up for a finer one, and at last for the exact one.
+    # A precision that fails everywhere is replaced by a finer one, and at last by the exact one.
     for precision in selection.list_precisions(model, options):
         placements = selection.list_placements(precision, options.device, backend=options.backend)
         every = [one for one in known if one.placement in placements]
@@ -52,9 +52,9 @@ def measure_all(
                     report = number_stage(on_progress, number, len(placements))
                     fresh.append(calibrate(store, model.name, placement, reference=reference, on_progress=report))
                     every.append(fresh[-1])
-                    if any(not one.failure for one in every):  # what fails everywhere may be no fault of the backends
+                    if any(not one.failure for one in every):  # a failure everywhere may not be the backends' fault
                         record.add(store, model, fresh)
-        if options.precision:  # who names a precision gets it, right or wrong
+        if options.precision:  # a named precision is used, right or wrong
             return every
         judged = selection.judge(store, model, every)
         if any(not one.failure for one in judged):
@@ -63,14 +63,14 @@ def measure_all(
 
 
 def number_stage(on_progress: Progress | None, number: int, count: int) -> Progress | None:
-    """Progress through one of several placements."""
+    """Progress through one of `count` placements."""
     if not on_progress:
         return None
     return lambda step, share: on_progress(f"finding the fastest backend ({number} of {count}): {step}", share)
 
 
 def list_unmeasured(store: Store, model: StoredModel, options: PlacementOptions) -> list[Placement]:
-    """The placements, at the precision that would be chosen, that were neither timed nor verified yet."""
+    """The unmeasured placements, at the precision that would be chosen."""
     if options.backend:
         return []
     done = {one.placement for one in record.read(store.folder(model.name))}
@@ -79,9 +79,9 @@ def list_unmeasured(store: Store, model: StoredModel, options: PlacementOptions)
 
 
 class Measuring(Thread):
-    """Measures a model's placements once all is quiet, in processes that give way to others, until `stopping` is set.
+    """Measures placements in the background once all is quiet, at low priority, until `stopping` is set.
 
-    What has been measured by then is kept. At its end `on_end` is told the ranking, the best first, if it got there.
+    Results so far are kept. If it finishes, `on_end` gets the ranking, best first.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Measuring(Thread):
         self.stopping = Event()
 
     def __enter__(self) -> None:
-        """Measure inside; who leaves the program meanwhile waits until the process that measures is gone."""
+        """Measure within a `with`, whose end waits for the measuring process to end."""
         self.daemon = False
         self.start()
 
@@ -108,7 +108,7 @@ class Measuring(Thread):
     def run(self) -> None:
         if self.stopping.wait(self.after):
             return
-        with suppress(Stopped, BackendError, StoreError, OSError):  # nobody waits for it: whoever asks `why` is told
+        with suppress(Stopped, BackendError, StoreError, OSError):  # nobody waits for it: `chatapp why` tells
             model = self.store.get(self.model)
             if self.options.backend or not room_for_another(model):
                 return
@@ -120,5 +120,5 @@ class Measuring(Thread):
 
 
 def room_for_another(model: StoredModel) -> bool:
-    """Whether the memory holds a model once more, beside the one that answers, and what it is compared with."""
+    """Whether memory suffices for another copy of the model, and for the reference."""
     return 3 * fit.memory_needed(fit.lowered_size(model.parameters, model.precision), 0) <= fit.memory()

@@ -1,4 +1,4 @@
-"""Open a model where its user wishes, else where it runs best; where a backend fails, the next takes over."""
+"""Open a model where the user wants it, or where it runs best, with fallback to the next best."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from model_store.disk import amount, size_of
 Opener = Callable[[], Session]
 Result = TypeVar("Result")
 NEXT = "; trying the next best"
-"""The end of what is told of a backend that failed."""
+"""The end of messages about a failed backend."""
 
 
 def open_engine(
@@ -37,9 +37,10 @@ def open_engine(
     on_progress: Progress | None = None,
     on_fallback: Callable[[str], object] = lambda reason: None,
 ) -> Engine:
-    """Open the model called `name` where the user wishes or, if one is free to choose, where it runs best.
+    """Open the model `name` where the user wants it or, if that is left open, where it runs best.
 
-    Then what fails gives way to the next best, and `on_fallback` is told. Raises StoreError or BackendError.
+    In the latter case a failure falls back to the next best, after calling `on_fallback`. Raises StoreError or
+    BackendError.
     """
     model = store.get(name)
     ranking = rank_wanted(store, model, options, on_fallback)
@@ -61,12 +62,12 @@ def open_engine(
             return load()
         try:
             return use_first(store, model, placement, load)
-        except Exception as error:  # a foreign runtime raises what it likes
+        except Exception as error:  # runtimes raise anything
             failed.append(Measurement(placement, failure=str(error) or type(error).__name__))
             raise
 
     start = time.perf_counter()
-    # The tokenizer first: the memory that its reading takes for a moment, the session can use.
+    # The tokenizer first: the session can then use the memory that reading it took.
     tokenizer, defaults = open_tokenizer(model.folder, store.tokenizer(model)), published_options(model.folder)
     template = ChatTemplate(model.folder) if model.chats else None
     session = FallbackSession(
@@ -74,7 +75,7 @@ def open_engine(
     )
     lowering = sum(variant.seconds for variant in variants)
     load = time.perf_counter() - start - lowering
-    if failed:  # and another did not: it is the backend's fault, and not tried again
+    if failed:  # another one works: it is the backend's fault, not to be tried again
         record.add(store, model, failed)
     return Engine(
         session,
@@ -90,7 +91,7 @@ def open_engine(
 def rank_wanted(
     store: Store, model: StoredModel, options: PlacementOptions, on_fallback: Callable[[str], object]
 ) -> list[Placement]:
-    """The placements to try, the best first; `on_fallback` is told where the model's usual precision fails."""
+    """The placements to try, best first; `on_fallback` is told if the model's usual precision fails."""
     if options.backend:
         ranking = [choose_on_backend(store, model, options, options.backend)]
     else:
@@ -104,7 +105,7 @@ def rank_wanted(
 
 
 def use_first(store: Store, model: StoredModel, placement: Placement, load: Opener) -> Session:
-    """Load a placement for the first time, and compute a token; where that ends the process, a note of it stays."""
+    """Load a placement for the first time, and compute a token; if that kills the process, a record remains."""
     folder = store.folder(model.name)
     note = folder / FIRST_USE
     before, times = record.read_first_use(folder)
@@ -122,14 +123,14 @@ def use_first(store: Store, model: StoredModel, placement: Placement, load: Open
 
 
 class FallbackSession(RememberingSession):
-    """The first of several sessions that works; it remembers the tokens, so that another can read them again."""
+    """The first of several sessions that works; remembers the tokens, so that another can take over."""
 
     def __init__(self, openers: Sequence[Opener], on_fallback: Callable[[str], object]):
-        """Open the first that can be; `on_fallback` is told each time another one has to be taken, and why."""
+        """Open the first that opens; `on_fallback` is called with the reason for every switch."""
         self.others, self.on_fallback = list(openers), on_fallback
         self.rows = []
         self.first = 0
-        """Tokens of the first call: an encoder-decoder encodes just these."""
+        """Tokens of the first call, which an encoder must read alone."""
         self.go_before(self.open_next())
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
@@ -156,19 +157,19 @@ class FallbackSession(RememberingSession):
         self.rows, self.first = [list(tokens)], 0
         try:
             self.session.restore(tokens, found)
-        except Exception as error:  # a foreign runtime raises what it likes
-            self.replace(error)  # and the next one reads the tokens
+        except Exception as error:  # runtimes raise anything
+            self.replace(error)  # the next session reads the tokens
 
     def attempt(self, act: Callable[[Session], Result]) -> Result:
-        """What `act` gives with this session or, if that fails, with the next that can."""
+        """Call `act` with the session or, if that fails, with the next that works."""
         while True:
             try:
                 return act(self.session)
-            except Exception as error:  # a foreign runtime raises what it likes
+            except Exception as error:  # runtimes raise anything
                 self.replace(error)
 
     def replace(self, error: Exception) -> None:
-        """Let the next one take over; the same error if there is none."""
+        """Switch to the next session; raises `error` if there is none."""
         failed = self.session.placement
         if not self.others:
             raise error
@@ -176,15 +177,15 @@ class FallbackSession(RememberingSession):
         self.go_before(self.open_next())
 
     def open_next(self) -> Session:
-        """The next session that opens and reads all tokens so far; the last one's error if none does."""
+        """Open the next session that works, and let it read all tokens so far; raises the last error if none does."""
         while True:
             try:
                 session = self.others.pop(0)()
                 replay(session, self.rows, self.first)
                 return session
-            except StoreError:  # the next one would meet it, too: a disk that is full, a checkpoint that is damaged
+            except StoreError:  # others would fail too: the disk is full, or the checkpoint damaged
                 raise
-            except Exception as error:  # a foreign runtime raises what it likes
+            except Exception as error:  # runtimes raise anything
                 if not self.others:
                     raise
                 self.on_fallback(str(error))

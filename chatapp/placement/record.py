@@ -1,4 +1,4 @@
-"""The record of measurements: what each placement of a model takes here, kept in a file of the model's folder."""
+"""The record of measurements of a model's placements, a file in the model's folder."""
 
 import json
 import os
@@ -14,44 +14,44 @@ from backends.processor import processor
 from model_store import Store, StoredModel, write_json
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What a file of our own raises that is not there, or that a disk or somebody changed."""
+"""The exceptions of reading a file of our own that is missing, damaged or was changed."""
 RECORD = "calibration.json"
-"""In a model's folder: the measurements."""
+"""The file with measurements, in a model's folder."""
 MANY = 8
-"""Answers at once of which a decode step is timed, too: as many as a server has by default."""
+"""Batch size for which a decode step is timed too: a server's default."""
 FIRST_USE = "first_use.json"
-"""In a model's folder, while a placement is used for the first time: which it is, should the process die."""
+"""The file that exists during the first use of a placement, naming it, in case the process dies."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a placement of a model takes; durations in seconds, memory in bytes."""
+    """Measurements of a placement; durations in seconds, memory in bytes."""
 
     placement: Placement
     failure: str | None = None
     """Why it must not be chosen; the figures are then incomplete."""
     verdict: str = ""
-    """What the comparison of its logits with the reference found."""
+    """The result of comparing its logits with the reference."""
     lowering: float = 0.0
     load: float = 0.0
     first_token: tuple[tuple[int, float], ...] = ()
-    """For each prompt length in tokens, the time to the logits of the first token."""
+    """For each prompt length in tokens, the time to the first token's logits."""
     p50: float = 0.0
     p95: float = 0.0
     """Of a decode step."""
     step_of_many: float = 0.0
-    """Of a decode step of MANY answers at once, half of which take less."""
+    """Median time of a decode step with a batch of MANY."""
     prefill_work: float = 0.0
-    """Processor seconds, all cores together, of a token of a prompt."""
+    """Processor seconds, over all cores, per token of a prompt."""
     step_work: float = 0.0
     """Processor seconds of a decode step."""
     peak_memory: int = 0
 
 
 def read_measurement(facts: dict[str, Any]) -> Measurement:  # Any: parsed JSON
-    """The measurement that `asdict` took apart; raises KeyError or TypeError when it is something else."""
+    """Read what `asdict` wrote; raises KeyError or TypeError for anything else."""
     facts = dict(facts)
-    placement = facts.pop("candidate", None) or facts["placement"]  # as the first versions called it
+    placement = facts.pop("candidate", None) or facts["placement"]  # the first versions called it so
     pairs = tuple((int(length), float(seconds)) for length, seconds in facts["first_token"])
     found = Measurement(**{**facts, "placement": Placement(**placement), "first_token": pairs})
     for field in fields(Measurement):
@@ -66,8 +66,8 @@ def read_measurement(facts: dict[str, Any]) -> Measurement:  # Any: parsed JSON
 
 
 def read(folder: Path, here: Mapping[str, object] | None = None) -> list[Measurement]:
-    """The measurements of a model's folder made under these conditions (`here`); none when any has changed."""
-    with suppress(*UNREADABLE):  # not there, or damaged: it is measured anew
+    """The measurements recorded under the current conditions (`here`); none if any has changed."""
+    with suppress(*UNREADABLE):  # missing or damaged: measure again
         with open(folder / RECORD, "rb", 0) as file:
             facts = json.loads(file.read())
         if facts["machine"] == (here or conditions()):
@@ -76,7 +76,7 @@ def read(folder: Path, here: Mapping[str, object] | None = None) -> list[Measure
 
 
 def add(store: Store, model: StoredModel, found: Sequence[Measurement]) -> list[Measurement]:
-    """Record measurements, where that can be written; all that are known now."""
+    """Record measurements if possible; returns all known ones."""
     from model_store import bandwidth, fit
 
     folder = store.folder(model.name)
@@ -93,13 +93,13 @@ def add(store: Store, model: StoredModel, found: Sequence[Measurement]) -> list[
 
 
 def forget_first_use(store: Store, model: StoredModel) -> None:
-    """Forget the placement whose first use had no end, so that it is tried anew."""
+    """Forget a first use that did not finish, so that the placement is tried again."""
     with suppress(OSError):
         (store.folder(model.name) / FIRST_USE).unlink(missing_ok=True)
 
 
 def conditions() -> dict[str, object]:
-    """The conditions of a measurement: what is measured, the backends' versions and the processor with its cores."""
+    """The conditions of measurements: what is measured, versions of backends, processor and cores."""
     versions: dict[str, object] = {"many": MANY}
     for name in backends.NAMES:
         with suppress(BackendError):  # not installed
@@ -108,8 +108,8 @@ def conditions() -> dict[str, object]:
 
 
 def read_first_use(folder: Path) -> tuple[Placement | None, int]:
-    """The placement whose first use was begun, and how often without an end."""
-    with suppress(*UNREADABLE):  # as a rule it is not there
+    """The placement whose first use did not finish, and how often."""
+    with suppress(*UNREADABLE):  # usually missing
         facts = json.loads((folder / FIRST_USE).read_text("utf-8"))
         return Placement(**facts["placement"]), int(facts["times"])
     return None, 0

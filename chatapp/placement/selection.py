@@ -1,4 +1,4 @@
-"""Choose where a model runs: among the placements that were timed on this machine and whose logits were checked."""
+"""Choose where a model runs, among placements that were timed and verified on this machine."""
 
 import platform
 from dataclasses import dataclass, replace
@@ -12,19 +12,18 @@ from model_store import Store, StoredModel
 from model_store.models import MIXTURES
 
 WORKLOADS = {"chat": (256, 128), "completion": (64, 16), "throughput": (256, 128), "battery": (256, 128)}
-"""For each objective, the tokens of the prompt and of the answer that are to be quick, or little work.
+"""For each objective, the tokens of the prompt and of the answer that should be fast, or take little energy.
 
-While somebody types code, all but the last tokens of the prompt are cached; of eight requests one is at another place.
-"""
+While code is typed, all but the last tokens of a prompt are cached; one request in eight is at a new place."""
 TIE = 0.03
-"""Difference below which two placements count as equally good, and the usual one is taken."""
+"""Below this relative difference two placements are equally good, and the usual one is chosen."""
 LESS_ROUNDED = ("int8-128", "f32")
-"""The precisions that take the place, in turn, of a model's own that fails."""
+"""The precisions to try, in order, if a model's own fails."""
 
 
 @dataclass(frozen=True)
 class PlacementOptions:
-    """What the user has decided about where a model runs; the rest is chosen."""
+    """The user's choices of where a model runs; None is left open."""
 
     backend: str | None = None
     device: str | None = None
@@ -33,9 +32,9 @@ class PlacementOptions:
 
 
 def rank_runnable(store: Store, model: StoredModel, options: PlacementOptions) -> list[Placement]:
-    """The placements that may run a model: the best known first, then those nobody has tried, the usual ones first.
+    """The placements that may run a model: measured ones by rank, then untried ones in their usual order.
 
-    Raises BackendError where there is none.
+    Raises BackendError if there is none.
     """
     folder = store.folder(model.name)
     known = record.read(folder)
@@ -48,7 +47,7 @@ def rank_runnable(store: Store, model: StoredModel, options: PlacementOptions) -
         suitable = list_suitable(model, precision, options.device)
         found = [one for one in known if one.placement in suitable]
         untried = [Measurement(one) for one in suitable if one not in {tried.placement for tried in found}]
-        if not options.precision:  # who names one gets it, right or wrong
+        if not options.precision:  # a named precision is used, right or wrong
             found, untried = judge(store, model, found), judge(store, model, untried)
         judged += [*found, *untried]
         ranking = [*rank(found, options.objective), *(one for one in untried if not one.failure)]
@@ -58,7 +57,7 @@ def rank_runnable(store: Store, model: StoredModel, options: PlacementOptions) -
 
 
 def choose_on_backend(store: Store, model: StoredModel, options: PlacementOptions, name: str) -> Placement:
-    """The placement for a user who names a backend; a precision that failed verification must be named too."""
+    """The placement on a backend that the user names; a precision that failed verification must be named too."""
     device = choose_device(name, options.device)
     possible = [Placement(name, device, precision) for precision in list_precisions(model, options)]
     usable = [one for one in possible if options.precision or not find_rejection(store, model, one)]
@@ -71,7 +70,7 @@ def choose_on_backend(store: Store, model: StoredModel, options: PlacementOption
 
 
 def choose_device(name: str, device: str | None) -> str:
-    """The device of a backend that a user names: the one that is asked for, or its first."""
+    """The device on a backend that the user names: the wanted one, or the first."""
     backend = backends.get(name)
     devices = backend.devices()
     if not devices:
@@ -82,7 +81,7 @@ def choose_device(name: str, device: str | None) -> str:
 
 
 def check_place(options: PlacementOptions) -> None:
-    """Refuse a backend or a device that is not here, whatever the model."""
+    """Raise for a backend or device that this machine lacks."""
     if options.backend:
         choose_device(options.backend, options.device)
     else:
@@ -90,7 +89,7 @@ def check_place(options: PlacementOptions) -> None:
 
 
 def expect(store: Store, model: StoredModel, options: PlacementOptions) -> Placement:
-    """The placement to expect, as far as it is known without measuring; a precision that failed counts as well."""
+    """The likely placement, without measuring; may be at a precision that failed."""
     precision = options.precision or model.precision
     if options.backend:
         return choose_on_backend(store, model, replace(options, precision=precision), options.backend)
@@ -100,7 +99,7 @@ def expect(store: Store, model: StoredModel, options: PlacementOptions) -> Place
 
 
 def list_placements(precision: str, device: str | None = None, *, backend: str | None = None) -> list[Placement]:
-    """The placements at a precision, the usual ones first; raises BackendError where there is none."""
+    """The placements at a precision, the usual ones first; raises BackendError if there is none."""
     here = [one for one in list_devices() if backend in (None, one[0]) and device in (None, one[1])]
     if here:
         return [Placement(*one, precision) for one in here]
@@ -108,7 +107,7 @@ def list_placements(precision: str, device: str | None = None, *, backend: str |
 
 
 def list_suitable(model: StoredModel, precision: str, device: str | None = None) -> list[Placement]:
-    """The placements that suit a model: of an export, those of its backend; raises BackendError without any."""
+    """The placements that suit a model; an export has its backend only. Raises BackendError if there is none."""
     if model.export and (reason := backends.get(model.export).missing()):
         raise BackendError(f"{model.name} is an export for {model.export}, which cannot run here: {reason}")
     if found := [one for one in list_placements(precision, device) if model.export in ("", one.backend)]:
@@ -119,17 +118,17 @@ def list_suitable(model: StoredModel, precision: str, device: str | None = None)
 
 
 def list_precisions(model: StoredModel, options: PlacementOptions) -> list[str]:
-    """The precisions that may be chosen, in this order."""
+    """The precisions that may be chosen, in order."""
     return [options.precision] if options.precision else list(dict.fromkeys((model.precision, *LESS_ROUNDED)))
 
 
 def judge(store: Store, model: StoredModel, found: list[Measurement]) -> list[Measurement]:
-    """The measurements, as failed where `chatapp verify` has found the logits wrong."""
+    """The measurements, failed where `chatapp verify` found the logits wrong."""
     return [replace(one, failure=one.failure or find_rejection(store, model, one.placement)) for one in found]
 
 
 def find_rejection(store: Store, model: StoredModel, placement: Placement) -> str | None:
-    """Why a placement must not be chosen, if `chatapp verify` has found its logits wrong."""
+    """Why `chatapp verify` rejected a placement; None if it did not."""
     variant = store.find_variant(model, placement.backend, placement.precision)
     verdict = variant.verdicts.get(placement.device) if variant else None
     if not verdict or verdict["passed"]:
@@ -138,18 +137,18 @@ def find_rejection(store: Store, model: StoredModel, placement: Placement) -> st
 
 
 def list_devices() -> list[tuple[str, str]]:
-    """The backends with each device they have here, the usual ones first."""
+    """Every backend with each of its devices here, the usual ones first."""
     return [(name, device) for name in order_backends() for device in backends.get(name).devices()]
 
 
 def order_backends() -> list[str]:
-    """The backends by rule: Core ML on a Mac, OpenVINO on Intel, ONNX Runtime elsewhere; then the others."""
+    """The backends in usual order: Core ML on a Mac, OpenVINO on Intel, ONNX Runtime elsewhere; then the others."""
     first = "coreml" if platform.system() == "Darwin" else "openvino" if "Intel" in processor() else "onnx"
     return sorted(backends.NAMES, key=lambda name: name != first)
 
 
 def rank(found: list[Measurement], objective: str) -> list[Measurement]:
-    """The measurements of what may be chosen, the best first; where it is nearly a tie, the usual one."""
+    """The measurements without failures, best first; in near ties the usual placement wins."""
     order = order_backends()
     left = sorted((one for one in found if not one.failure), key=lambda one: estimate_cost(one, objective))
     ranking = []
@@ -163,10 +162,10 @@ def rank(found: list[Measurement], objective: str) -> list[Measurement]:
 
 
 def estimate_cost(one: Measurement, objective: str) -> float:
-    """Seconds that the objective's prompt and answer take.
+    """The cost in seconds of the objective's prompt and answer.
 
-    For `throughput`, prompts and answers of many; for `completion`, steps of many rows, as a search for lines takes
-    them; for `battery`, seconds of a processor.
+    `throughput`: of MANY prompts, one by one, and their answers in one batch; `completion`: with steps of MANY rows, as
+    in a search for lines; `battery`: in processor seconds.
     """
     prompt, answer = WORKLOADS[objective]
     if objective == "battery":
@@ -179,5 +178,5 @@ def estimate_cost(one: Measurement, objective: str) -> float:
 
 
 def explain_failures(found: list[Measurement]) -> str:
-    """Why each placement was rejected."""
+    """Why each placement was rejected, for messages."""
     return "; ".join(f"{one.placement}: {one.failure}" for one in found if one.failure)

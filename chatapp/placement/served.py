@@ -1,4 +1,4 @@
-"""A model that the user's own server has open already: asked there, so that it is not loaded twice."""
+"""Use a model that the user's own server has open, so that it is not loaded twice."""
 
 import json
 import os
@@ -28,13 +28,13 @@ from model_store import Store, StoredModel
 
 Open = Callable[[], EngineContract]
 SMALL = 30_000_000
-"""Weights up to which a model is opened here all the same: that is sooner done than a server asked."""
+"""Models with up to this many weights are loaded here anyway, which is faster than asking."""
 
 
 class ServedEngine(ProxyEngine):
-    """A model of the user's running server: texts and tokens are counted here, and all else is asked there.
+    """A model in the user's running server; tokens are counted here, all else is asked there.
 
-    Where the server has ended, the model is opened here, and goes on.
+    If the server ends, the model is opened here.
     """
 
     def __init__(self, connection: Connection, token: str, store: Store, model: StoredModel, open_here: Open) -> None:
@@ -42,7 +42,7 @@ class ServedEngine(ProxyEngine):
         start = perf_counter()
         self._connection, self._token, self._name, self._open_here = connection, token, model.name, open_here
         self._here: EngineContract | None = None
-        """The model, where it had to be opened here."""
+        """The model, if it had to be opened here."""
         with self._ask({"call": "facts"}) as events:
             facts = json.loads(next(event for event in events if event).data)
         super().__init__(facts, model.folder, store.tokenizer(model), chats=model.chats)
@@ -60,7 +60,7 @@ class ServedEngine(ProxyEngine):
         return closing(self._connection.stream("/engine", body, "lines", {"X-Chatapp-Token": self._token}))
 
     def _look(self, asked: Mapping[str, Any], wanted: Wanted) -> Any:  # Any: JSON
-        """What the server says to a call, or the model that had to be opened here; None where it is not wanted."""
+        """The result of a call, from the server or from here; None if no longer wanted."""
         if not self._here:
             try:
                 with self._ask(asked) as events:
@@ -77,7 +77,7 @@ class ServedEngine(ProxyEngine):
         return look(self._here, asked, wanted)
 
     def _draw(self, asked: Mapping[str, Any], options: Options) -> Deltas:
-        """The deltas of a call: from the server, or from here, where that has ended before it told any."""
+        """The deltas of a call, from the server, or from here if that ended before the first one."""
         if not self._here:
             told = False
             try:
@@ -115,7 +115,7 @@ class ServedEngine(ProxyEngine):
                         raise GenerationError(told["error"]["message"])
         except Refused:
             raise
-        except (RemoteError, json.JSONDecodeError) as error:  # a line of which only the beginning came
+        except (RemoteError, json.JSONDecodeError) as error:  # an incomplete line
             raise RemoteError(ENDED) from error
         raise RemoteError(ENDED)
 
@@ -124,9 +124,9 @@ ENDED = "the server ended in the middle of the answer; what it had written stays
 
 
 def find_server(home: Path, options: PlacementOptions, model: StoredModel) -> tuple[Connection, str] | None:
-    """A connection to the server that has models where `options` want them, and its token; None where there is none.
+    """A connection to a server that places models as `options` want, and its token; None if there is none.
 
-    What listens at its port must show that it can read the token before it is told anything.
+    What listens at its port must prove that it can read the token before it is told anything.
     """
     found = running.read(home)
     if not found or model.parameters < SMALL or found.pid == os.getpid():
@@ -146,7 +146,7 @@ def find_server(home: Path, options: PlacementOptions, model: StoredModel) -> tu
 def open_served(
     home: Path, store: Store, model: StoredModel, options: PlacementOptions, open_here: Open
 ) -> ServedEngine | None:
-    """A model of the user's running server; None where there is none, or it says nothing of the model."""
+    """Open a model of the user's running server; None if there is none, or it does not offer the model."""
     if not (found := find_server(home, options, model)):
         return None
     try:

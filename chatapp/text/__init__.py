@@ -1,1 +1,1 @@
-"""Text, files, threads and processes: what every room may use and that knows nothing of ours."""
+"""Text, files, threads and processes: what every room may use, and what knows none of them."""

@@ -1,4 +1,4 @@
-"""What chatapp consists of: each part's version and licence, for people and as a CycloneDX bill of materials."""
+"""The parts of chatapp with versions and licences, for people and as a CycloneDX bill of materials."""
 
 import importlib.metadata
 import platform
@@ -11,19 +11,19 @@ from typing import Any, Final
 from chatapp.text.units import columns
 
 LONGEST: Final = 60
-"""Characters of a licence's name: some publishers put all of its text there."""
+"""Longest name of a licence: some publishers put its whole text there."""
 CLASSIFIER: Final = "License :: "
 
 
 @dataclass(frozen=True)
 class Part:
-    """A library, or something else that is in chatapp and was made elsewhere."""
+    """A library, or another part of chatapp that was made elsewhere."""
 
     name: str
     version: str
     licence: str
     origin: str
-    """Its package URL: where it comes from, in one word for programs."""
+    """Its package URL."""
 
 
 PAGE: Final = (
@@ -34,18 +34,18 @@ PAGE: Final = (
 )
 """The parts of the window's page: chatapp/desktop/page/."""
 PACKED: Final = ("desktop-notifier", "PyGObject", "pywebview")
-"""What a native window stands on, which packages without a Python hold; for pip it is an extra."""
+"""What a native window needs; in packages with Python included, and an extra for pip."""
 
 
 def list_parts(also: Sequence[str] = PACKED if hasattr(sys, "frozen") else ()) -> list[Part]:
-    """The parts by name: the libraries that are here because chatapp, or `also`, needs them, Python, the page's."""
+    """The parts by name: libraries that chatapp, or `also`, needs and that are installed, Python, and the page's."""
     python = Part("Python", platform.python_version(), "PSF-2.0", f"pkg:generic/python@{platform.python_version()}")
     libraries = [describe(found) for found in walk("chatapp", *also) if found.metadata["Name"] != "chatapp"]
     return sorted([python, *PAGE, *libraries], key=lambda part: part.name.casefold())
 
 
 def walk(*of: str) -> Iterator[importlib.metadata.Distribution]:
-    """What is installed because `of` are, with themselves; what only an extra wants does not count."""
+    """The installed packages that `of` need, with themselves; extras do not count."""
     waiting, seen = [*of], {normal(name) for name in of}
     while waiting:
         try:
@@ -63,12 +63,12 @@ def walk(*of: str) -> Iterator[importlib.metadata.Distribution]:
 
 
 def normal(name: str) -> str:
-    """A package's name as an index writes it."""
+    """A package's normalised name."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def describe(found: importlib.metadata.Distribution) -> Part:
-    """A library, as it describes itself."""
+    """A library by its own metadata."""
     facts = found.metadata
     classified = [
         line.rpartition(" :: ")[2] for line in facts.get_all("Classifier") or () if line.startswith(CLASSIFIER)
@@ -81,13 +81,13 @@ def describe(found: importlib.metadata.Distribution) -> Part:
 
 
 def tell(version: str) -> str:
-    """The name card: chatapp, and its parts in a table."""
+    """chatapp's version, and a table of its parts."""
     parts = columns([(part.name, part.version, part.licence) for part in list_parts()])
     return f"chatapp {version}, Apache-2.0\nModels run on this machine. It is made of:\n\n{parts}"
 
 
 def bill(version: str) -> dict[str, Any]:  # Any: JSON
-    """The bill of materials, CycloneDX 1.6; nothing in it tells when or where it was made."""
+    """The bill of materials, CycloneDX 1.6, without time and place of making."""
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",

@@ -1,4 +1,4 @@
-"""A child process that tells lines of JSON, and how it ended where it told no result."""
+"""A child process that prints lines of JSON; and how it ended if it printed no result."""
 
 from __future__ import annotations  # Triton's containers of 2024 have Python 3.10, and get this module in an export
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Child:
-    """A process that Ctrl+C in the terminal does not reach, which is meant for who waits; gone with its `with`."""
+    """A child process, which Ctrl+C in the terminal does not reach; it ends with its `with`."""
 
     def __init__(self, command: Sequence[str], request: str | None = None) -> None:
-        """Start it; it reads the line of a request, and the end of input when this process has ended."""
+        """Start it; it reads a line with the request, and end of input when this process has ended."""
         import tempfile
 
         self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  # see kill
@@ -39,7 +39,7 @@ class Child:
             self._complaints.close()
             raise
         if self.process.stdin:
-            with suppress(OSError):  # it died at once; its exit code tells
+            with suppress(OSError):  # it died at once, and its exit code tells why
                 self.process.stdin.write(f"{request}\n")
                 self.process.stdin.flush()
 
@@ -55,16 +55,16 @@ class Child:
                     pipe.close()
 
     def lines(self) -> Iterator[str]:
-        """The lines that it prints, as they come, until it ends."""
+        """Its output lines, as they come."""
         yield from self.process.stdout or ()
 
     def complaint(self) -> str:
-        """The last line that it wrote on standard error."""
+        """The last line of its standard error."""
         self._complaints.seek(0)
         return next((line.strip() for line in reversed(self._complaints.read().splitlines()) if line.strip()), "")
 
     def interrupt(self) -> None:
-        """Tell it to end, as Ctrl+C would."""
+        """Interrupt it, as Ctrl+C would."""
         with suppress(OSError):
             if sys.platform == "win32":
                 self.process.send_signal(signal.CTRL_BREAK_EVENT)
@@ -72,7 +72,7 @@ class Child:
                 self.process.send_signal(signal.SIGINT)
 
     def wait(self, patience: float) -> None:
-        """See it end after it was told to; told twice, it could not end in good order."""
+        """Wait up to `patience` seconds for it to end after an interrupt; a second one could disturb its ending."""
         try:
             self.process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -80,12 +80,12 @@ class Child:
 
 
 class Watch:
-    """Ends a process as soon as `look` gives a reason to; it is asked every `beat` seconds within a `with`."""
+    """Ends a process when `look` returns a reason to; it is called every `beat` seconds within a `with`."""
 
     def __init__(self, process: subprocess.Popen[Any], look: Callable[[], str], beat: float):
         self.process, self.look, self.beat = process, look, beat
         self.reason = ""
-        """Why it was ended."""
+        """The reason, if it was ended."""
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
@@ -106,7 +106,7 @@ class Watch:
 
 
 def end_with_parent() -> None:
-    """End this process, in whatever it is about, when the one that gave it a request has ended."""
+    """End this process, whatever it is doing, when its parent has ended."""
 
     def wait() -> None:
         with suppress(OSError):
@@ -118,14 +118,14 @@ def end_with_parent() -> None:
 
 
 def apart(*, window: bool = True) -> dict[str, Any]:  # Any: what Popen takes
-    """The arguments of Popen with which a process is in no group of the terminal's, and may have no console either."""
+    """Arguments for Popen that detach a process from the terminal's group, and perhaps from the console."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | (0 if window else subprocess.CREATE_NO_WINDOW)}
     return {"start_new_session": True}
 
 
 def end_group(process: subprocess.Popen[Any]) -> None:
-    """End a process that is in a group of its own, and all that it started; on Windows, the process alone."""
+    """End a process with its own group, and all that it started; on Windows, only the process."""
     with suppress(OSError):
         if sys.platform == "win32":
             process.kill()
@@ -134,8 +134,8 @@ def end_group(process: subprocess.Popen[Any]) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is a process of this number, be it another user's."""
-    if pid <= 0:  # groups of processes, to os.kill
+    """Whether a process with this id runs, perhaps another user's."""
+    if pid <= 0:  # os.kill takes these for groups
         return False
     if sys.platform == "win32":  # where signal 0 would end it
         import ctypes
@@ -156,7 +156,7 @@ def is_running(pid: int) -> bool:
 
 
 def parse(line: str) -> dict[str, Any]:  # Any: parsed JSON
-    """The JSON object of a line; empty where it is none, but something a runtime printed."""
+    """Parse a line's JSON object; {} for other output, such as a runtime's."""
     with suppress(ValueError, RecursionError):
         facts = json.loads(line)
         if isinstance(facts, dict):
@@ -165,7 +165,7 @@ def parse(line: str) -> dict[str, Any]:  # Any: parsed JSON
 
 
 def describe_ending(code: int) -> str:
-    """Describe how a process ended: by the name of a signal, or its exit code."""
+    """How a process ended: a signal's name, or its exit code."""
     with suppress(ValueError):
         return signal.Signals(-code).name
     return f"exit code {code}"

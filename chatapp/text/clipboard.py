@@ -1,4 +1,4 @@
-"""Copy a text to where its user can paste it from, and say truthfully where that is."""
+"""Copy a text for pasting elsewhere, and say truthfully where it is."""
 
 import os
 import subprocess
@@ -12,9 +12,9 @@ from chatapp.text.files import write_whole
 Way = Literal["clipboard", "tmux", "terminal", "file"]
 
 TERMINAL_LIMIT: Final = 74_000
-"""Bytes that terminals take: many drop a sequence of more than 100 kB, and this grows by a third."""
+"""Most bytes for terminals: many drop sequences of more than 100 kB, and base64 adds a third."""
 DEAF: Final = {"", "dumb", "linux"}
-"""Terminals, by TERM, that know no clipboard."""
+"""Terminals, by TERM, without a clipboard."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ def copy(
 
     May wait for other programs, so call it in a thread; `osc52` is called in the same.
     """
-    text = text.encode(errors="replace").decode()  # surrogates fit nowhere
+    text = text.encode(errors="replace").decode()  # surrogates cannot be encoded
     if to_system(text, environment):
         return Copied("clipboard")
-    if "TMUX" in environment:  # by default it drops what a program sends to the terminal's clipboard
+    if "TMUX" in environment:  # by default tmux drops what a program sends to the terminal's clipboard
         return Copied("tmux") if to_tmux(text, environment) else to_file(text, folder)
     if environment.get("TERM", "") not in DEAF and len(text.encode()) <= TERMINAL_LIMIT:
         osc52(text)
@@ -53,21 +53,21 @@ def copy(
 
 
 def to_system(text: str, environment: Mapping[str, str]) -> bool:
-    """Whether the clipboard of this desktop has the text now."""
+    """Copy to this desktop's clipboard; returns whether it has the text now."""
     display = "DISPLAY" in environment or "WAYLAND_DISPLAY" in environment
     if "SSH_CONNECTION" in environment and not display:
-        return False  # this would be the other machine's
-    import pyperclip  # looks for programs when imported
+        return False  # that would be the other machine's
+    import pyperclip  # importing it looks for programs
 
     try:
         pyperclip.copy(text)
-        return bool(pyperclip.paste().replace("\r\n", "\n") == text.replace("\r\n", "\n"))  # some only seem to work
+        return bool(pyperclip.paste().replace("\r\n", "\n") == text.replace("\r\n", "\n"))  # some only pretend to work
     except (pyperclip.PyperclipException, OSError, ValueError):
         return False
 
 
 def to_tmux(text: str, environment: Mapping[str, str]) -> bool:
-    """Whether tmux has taken the text; `-w` makes it tell the terminal around it."""
+    """Copy to tmux; `-w` makes it pass the text on to its terminal."""
     try:
         done = subprocess.run(
             ["tmux", "load-buffer", "-w", "-"],
@@ -82,7 +82,7 @@ def to_tmux(text: str, environment: Mapping[str, str]) -> bool:
 
 
 def to_file(text: str, folder: Path) -> Copied:
-    """Write the text to a file that its user alone can read, in place of the one before."""
+    """Write the text to a private file, replacing the previous one."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "copied.txt"
     write_whole(path, text, mode=0o600)
@@ -90,9 +90,9 @@ def to_file(text: str, folder: Path) -> Copied:
 
 
 def code_blocks(text: str) -> list[str]:
-    """The code of the fenced blocks, first to last, without the indentation of lists and quotes they stand in.
+    """The code in fenced blocks, in order, without the indentation of surrounding lists and quotes.
 
-    A block inside another is part of it; one that is never closed ends with the text.
+    A nested block is part of its outer one; a block that is never closed ends with the text.
     """
     from markdown_it import MarkdownIt
 

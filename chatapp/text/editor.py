@@ -1,4 +1,4 @@
-"""Write a text in the editor that its user has chosen."""
+"""Let the user edit a text in their editor."""
 
 import os
 import shlex
@@ -13,11 +13,11 @@ from pathlib import Path
 from chatapp.text.errors import InputError
 
 USUAL = ("nano", "vi", "notepad")
-"""Tried in this order where nobody has chosen."""
+"""Tried in this order if none is configured."""
 
 
 def command(environment: Mapping[str, str]) -> list[str]:
-    """The editor with its arguments: VISUAL, or EDITOR, or what is usual here."""
+    """The editor and its arguments: VISUAL, EDITOR, or a usual one."""
     for variable in ("VISUAL", "EDITOR"):
         if chosen := environment.get(variable, "").strip():
             try:
@@ -33,9 +33,9 @@ def command(environment: Mapping[str, str]) -> list[str]:
 
 
 def edit(text: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The text as the editor leaves it; InputError, and nothing changed, where that fails.
+    """The edited text; InputError, with nothing changed, if that fails.
 
-    The terminal must be the editor's meanwhile. The file is readable by its user alone and deleted afterwards.
+    The terminal must be free for the editor. The file is private, and deleted afterwards.
     """
     words = command(environment)
     with tempfile.TemporaryDirectory(prefix="chatapp-") as folder:  # its mode is 0700
@@ -52,13 +52,13 @@ def edit(text: str, environment: Mapping[str, str] = os.environ) -> str:
             written = file.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise InputError(f"{Path(words[0]).name} left no text; yours is as it was") from error
-    return written if text.endswith("\n") else written.removesuffix("\n")  # most editors end the last line
+    return written if text.endswith("\n") else written.removesuffix("\n")  # most editors add a last line break
 
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ctrl+C is the editor's as long as it has the terminal."""
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # SIG_IGN would be the editor's, too
+    """Context in which Ctrl+C is left to the editor."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)  # a child would inherit SIG_IGN
     try:
         yield
     finally:

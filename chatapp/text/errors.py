@@ -7,15 +7,15 @@ from backends.errors import UserError as UserError
 
 
 class InputError(UserError):
-    """The prompt, the file or the place that the user gave cannot be used."""
+    """The user's prompt, file or place cannot be used."""
 
 
 class UsageError(InputError):
-    """The words of a command cannot be used so, or not together."""
+    """A command's arguments cannot be used so, or not together."""
 
 
 def one_line(error: BaseException) -> str | None:
-    """The error in one line for the user, or None where it is a defect of chatapp."""
+    """The error in one line for the user; None for a defect of chatapp."""
     if isinstance(error, OSError) and error.strerror:
         where = f": {error.filename}" if error.filename else ""
         return f"{error.strerror.lower()}{where}"
@@ -25,7 +25,7 @@ def one_line(error: BaseException) -> str | None:
 
 
 def describe_defect(error: BaseException) -> str:
-    """What kind of error it was and where, without its words, which might be the user's."""
+    """The kind and place of an error, without its message, which may contain the user's words."""
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
@@ -34,7 +34,7 @@ def describe_defect(error: BaseException) -> str:
 
 
 def begin_sentence(text: str) -> str:
-    """An error as a sentence of its own; one that begins with a name begins as that is written."""
+    """An error as a sentence; a name at its beginning stays as it is written."""
     return text[:1].upper() + text[1:] if BEGINNING.match(text) else text
 
 
@@ -42,4 +42,4 @@ BEGINNING = re.compile(
     "(?:the|this|that|there|these|no|none|nothing|cannot|it|its|only|a|an|one|another|conversations?|unknown|say|which"
     r"|what|write|choose|you|your|not|answers|models) "
 )
-"""The words that errors begin with, where they begin with no name."""
+"""The words that errors begin with, other than names."""

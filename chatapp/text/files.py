@@ -1,4 +1,4 @@
-"""Read what the user gives; find a free name for a file; write it whole or not at all."""
+"""Read the user's files, find free names, and write files whole or not at all."""
 
 import os
 import shutil
@@ -15,15 +15,15 @@ from chatapp.text.errors import InputError
 
 
 def expand(given: str) -> Path:
-    """The path that somebody typed, in which `~` is a home folder; InputError where there is none."""
+    """Expand a typed path's `~`; InputError if there is no such home folder."""
     try:
         return Path(given).expanduser()
-    except RuntimeError as error:  # neither a variable nor the system's list of users has a folder
+    except RuntimeError as error:  # neither a variable nor the system's users have one
         raise InputError(f"there is no home folder for {Path(given).parts[0]}; give a path without it") from error
 
 
 def read_input(file: str) -> str:
-    """The text of a file, or of standard input for `-`."""
+    """Read a file, or standard input for `-`."""
     name = "standard input" if file == "-" else file
     if not file:
         raise InputError("the path of a file to read is empty; give one, or - for standard input")
@@ -41,22 +41,22 @@ def read_input(file: str) -> str:
 
 
 def find_free(folder: Path, stem: str, ending: str) -> Path:
-    """The path of a new file, with the first number that is not taken."""
+    """The path of a new file, with the first free number."""
     numbered = (folder / f"{stem}{f'-{number}' if number > 1 else ''}.{ending}" for number in count(1))
     return next(path for path in numbered if not path.exists())
 
 
 def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
-    """Put `text` in the place of what `path` held, whole or not at all; `mode` is that of a new file."""
+    """Replace the contents of `path` by `text`, whole or not at all; `mode` is for a new file."""
     with replacing(path, mode) as file:
         file.write(text.encode())
 
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file that takes the place of what `path` held at the end; a failure on the way leaves that as it was.
+    """Context with a file that replaces `path` at the end; after a failure `path` is unchanged.
 
-    A link, perhaps into a folder of dotfiles, stays one, and a file stays as private as it was.
+    Links stay links, perhaps into a folder of dotfiles, and files stay as private as they were.
     """
     path = Path(os.path.realpath(path))
     temporary = path.parent / f".{path.name}.{os.getpid()}-{get_ident()}"
@@ -69,7 +69,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # a full disk names none, and nobody knows the other
+        if error.filename in (None, str(temporary)):  # a full disk names no file, and nobody knows the temporary one
             error.filename = str(path)
         raise
     finally:

@@ -1,6 +1,6 @@
-"""Markdown by a model, made safe to show: no links, no HTML, and nothing that takes a screen minutes to lay out.
+"""Make a model's Markdown safe to show: no links, no HTML, and nothing that takes minutes to lay out.
 
-All of it is for display only; what is stored stays as the model wrote it.
+This is for display only; what is stored stays as the model wrote it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 LONGEST_LINE: Final = 2_000
 LONGEST_BLOCK: Final = 8_000
-"""Characters of a paragraph, a list or a table, after which a blank line is put in."""
+"""Most characters of a paragraph, list or table before a blank line is inserted."""
 LARGEST_FENCE: Final = 300, 30_000
-"""Lines and characters of a block of code; it goes on in the next one."""
+"""Most lines and characters of a block of code before another begins."""
 COLOURED: Final = 500
-"""Characters of the longest line of code that is coloured."""
+"""Longest line of code that is coloured, in characters."""
 DEEPEST: Final = 8
-"""Quotes and lists in each other, marks of more are shown as they are."""
+"""Most levels of nested quotes and lists; further marks are shown as text."""
 MOST_INDENTED: Final = 24
 STRUCTURE: Final = 300
-"""Lines and cells of tables that are laid out; what comes after them is shown as it was written."""
+"""Most lines and table cells that are laid out; the rest is shown as it was written."""
 
 MOST: Final = 2_000, 100_000
-"""Lines and characters that are shown at all; a page of more would stall whatever shows it."""
+"""Most lines and characters shown at all; more would stall whatever shows it."""
 ENDED: Final = "⋯ The rest is kept but not shown here: copying and exporting give all of it."
 
 OURS: Final = "~" * 40
@@ -40,12 +40,12 @@ _UNDECIDED: Final = re.compile(rf"[ \t>*+\-_#.)|~`\d]*|{_LEAD}(?:`{{3,}}|~{{3,}}
 _MARKER: Final = re.compile(r"[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t\n]|$))")
 _RULE: Final = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})\n?")
 RULES_OFF: Final = ("html_block", "html_inline", "reference", "link", "image", "autolink", "linkify")
-"""What of Markdown is off: links and HTML are shown as they were written."""
+"""Rules of Markdown that are off: links and HTML are shown as they were written."""
 
 
 @cache
 def shared_parser() -> MarkdownIt:
-    """The parser of all threads, which knows no links, images or HTML: they are shown as they were written."""
+    """The parser for all threads, without links, images and HTML, which are shown as they were written."""
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("gfm-like", {"maxNesting": 100, "linkify": False}).disable(RULES_OFF)
@@ -54,52 +54,52 @@ def shared_parser() -> MarkdownIt:
 
 
 def compile_rules(parser: MarkdownIt) -> MarkdownIt:
-    """Compile a parser's rules now: left to its first parse, a second one in another thread sees half of them."""
+    """Compile a parser's rules now: during a lazy first parse, a second thread would see half of them."""
     parser.parse("*text*")
     return parser
 
 
 def disarm(state: StateCore) -> None:
-    """Judge what entities became, which can be any character, and colour no code that takes long."""
+    """Make decoded entities printable, and colour no code that takes long."""
     for token in state.tokens:
         if token.type == "fence" and (not token.info.strip() or max(map(len, token.content.split("\n"))) > COLOURED):
-            token.info = "text"  # no language is guessed, which takes long
+            token.info = "text"  # guessing the language takes long
         for part in (token, *(token.children or ())):
             part.content, part.info = printable(part.content), printable(part.info)
 
 
 def tame(text: str) -> str:
-    """Tame a whole text: the Markdown to show for it."""
+    """Tame a whole text: returns the Markdown to show."""
     taming = Tame()
     return taming.feed(printable(text)) + taming.rest()
 
 
 def cut(text: str) -> str:
-    """Cut a text that is no Markdown to as much as is shown at all."""
+    """Cut plain text to what is shown at all."""
     shown = "\n".join(text[: MOST[1]].split("\n", MOST[0])[: MOST[0]])
     return text if len(shown) == len(text) else f"{shown}\n{ENDED}"
 
 
 class Tame:
-    """Tames a text that arrives in fragments, already printable; the beginning of a line waits until it is known."""
+    """Tames a printable text that arrives in fragments; the beginning of a line waits until its kind is known."""
 
     def __init__(self) -> None:
         self.held = ""
-        """The beginning of a line that may become anything."""
+        """The beginning of a line of unknown kind."""
         self.column = 0
-        """Characters given of the line that is being written."""
+        """Characters of the current line that were returned."""
         self.opening: re.Match[str] | None = None
-        """How the block of code that is open began."""
+        """The opening fence of the current block of code."""
         self.plain = False
-        """Whether so much was laid out that the rest is shown as it was written."""
+        """Whether the limit of layout is reached, so that the rest is shown as it was written."""
         self.structure = self.lines = self.size = 0
         """Lines and cells so far; lines and characters of the block."""
         self.shown_lines = self.shown = 0
         self.ended = False
-        """Whether as much is shown as can be."""
+        """Whether the limit of what is shown is reached."""
 
     def feed(self, fragment: str) -> str:
-        """Take a fragment, and give what to add to the Markdown that is shown."""
+        """Add a fragment; returns what to append to the Markdown shown."""
         given: list[str] = []
         for piece in _PIECE.findall(fragment):
             if self.ended:
@@ -127,7 +127,7 @@ class Tame:
         return f"\n{fence}\n\n{ENDED}\n"
 
     def rest(self) -> str:
-        """The text has ended: what was held back."""
+        """Return what was held back, at the end."""
         line, self.held = self.held, ""
         return self.begin(line) if line else ""
 
@@ -136,7 +136,7 @@ class Tame:
         return self.plain or self.opening is not None
 
     def add(self, piece: str) -> str:
-        """At most one line, or some of one."""
+        """Add at most one line, or a part of one."""
         if self.column:
             self.count(piece)
             return piece
@@ -146,7 +146,7 @@ class Tame:
         return self.rest()
 
     def count(self, piece: str) -> None:
-        """Take note of what is given."""
+        """Count what is returned."""
         self.size += len(piece)
         self.shown += len(piece)
         self.shown_lines += piece.endswith("\n")
@@ -155,7 +155,7 @@ class Tame:
             self.structure += piece.count("|")
 
     def begin(self, line: str) -> str:
-        """The beginning of a line, or all of it, after what must stand before it."""
+        """Add the beginning of a line, or a whole one, with what must precede it."""
         if self.plain:
             before, line = self.go_on(f"{OURS}\n{OURS}\n"), unclosing(line)
         elif self.opening:
@@ -172,14 +172,14 @@ class Tame:
         return before + line
 
     def go_on(self, seam: str) -> str:
-        """End a block of code that has become too large, and begin the next."""
+        """End a block of code that is too large, and begin another."""
         if self.lines < LARGEST_FENCE[0] and self.size < LARGEST_FENCE[1]:
             return ""
         self.lines = self.size = 0
         return seam
 
     def lay_out(self, line: str) -> tuple[str, str]:
-        """Lay out a line that is not code: what must stand before it, and the line with its marks limited."""
+        """Lay out a line outside code: returns what must precede it, and the line with limited marks."""
         self.structure += 1
         before = ""
         if self.structure > STRUCTURE:
@@ -202,12 +202,12 @@ def closes(line: str, fence: str) -> bool:
 
 
 def unclosing(line: str) -> str:
-    """A line in our own block of code, which it cannot end."""
+    """Change a line in our own block of code so that it does not end it."""
     return f"    {line}" if closes(line, OURS) else line
 
 
 def shallow(line: str) -> str:
-    """A line with the marks of few enough quotes and lists; those of more are letters."""
+    """Limit a line's marks of quotes and lists; further marks become text."""
     indentation = len(line) - len(line.lstrip(" \t"))
     if indentation > MOST_INDENTED:
         line = " " * MOST_INDENTED + line[indentation:]

@@ -1,14 +1,14 @@
-"""Make text that a model wrote safe to show in a terminal."""
+"""Make a model's text safe to show in a terminal."""
 
 import re
 from typing import Final
 
 LONGEST_RUN: Final = 16
-"""Invisible and combining characters allowed in a row: enough for any script and emoji, too few to hide or pile up."""
+"""Most invisible and combining characters in a row: enough for any script and emoji, too few to hide or pile up."""
 
 
 def _replacements() -> dict[int, str]:
-    """The replacement of each character that a terminal would obey, or that reorders or hides what follows."""
+    """Replacements for characters that control a terminal, or reorder or hide what follows."""
     visible = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\N{SYMBOL FOR DELETE}"}
     for kept in "\n\t":
         del visible[ord(kept)]
@@ -36,10 +36,10 @@ FLOOD: Final = re.compile(f"([{_INVISIBLE}]{{{LONGEST_RUN}}})[{_INVISIBLE}]+")
 
 
 def printable(text: str) -> str:
-    """The text with control sequences made visible; whole replies and their fragments are treated alike.
+    """The text with control characters made visible.
 
-    Each character is judged on its own, so a sequence split between two fragments is caught all the same.
-    Carriage returns are dropped: they would let a line overwrite what was shown before.
+    Each character is judged by itself, so that a sequence split between two fragments is caught too. Carriage returns
+    are dropped: they would let a line overwrite what was shown before.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -47,5 +47,5 @@ def printable(text: str) -> str:
 
 
 def clean_paste(text: str) -> str:
-    """Text from outside, printable; its line ends, whatever the system, become ours."""
+    """Pasted text, printable and with our line ends."""
     return printable(text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -1,4 +1,4 @@
-"""Work in a thread of its own, for an event loop that waits for it."""
+"""Run work in a thread for an event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,14 +10,14 @@ Result = TypeVar("Result")
 
 
 def in_thread(work: Callable[[], Result]) -> asyncio.Future[Result]:
-    """Do something in a thread that keeps no process from ending."""
+    """Run `work` in a daemon thread."""
     done = Future[Result]()
-    done.set_running_or_notify_cancel()  # whoever cancels leaves the work, and does not end it
+    done.set_running_or_notify_cancel()  # cancelling does not stop the work
 
     def run() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # whoever waits is told
+        except BaseException as error:  # passed to whoever waits
             done.set_exception(error)
 
     Thread(target=run, name="work", daemon=True).start()

@@ -22,17 +22,17 @@ def duration(seconds: float) -> str:
 
 
 def rate(tokens_per_second: float | None) -> str:
-    """Tokens per second in three digits or so; a dash where nothing was timed."""
+    """Tokens per second with about three digits; a dash if not measured."""
     return f"{tokens_per_second:,.{0 if tokens_per_second >= 100 else 1}f}" if tokens_per_second else "–"
 
 
 def percent(share: float) -> str:
-    """A share as a whole percentage, 100 % only when it is all."""
+    """A share as a whole percentage; 100 % only if it is all."""
     return f"{int(share * 100 + 1e-9)} %"  # 0.29 * 100 is a little less than 29
 
 
 def count(number: int) -> str:
-    """A large number in three digits: 25.3M, 1.24B."""
+    """A large number with three digits: 25.3M, 1.24B."""
     rounded = float(f"{number:.3g}")
     for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if rounded >= unit:
@@ -50,20 +50,20 @@ def size(number: int) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns under their heads, as wide as they need to be; names in them may have been given by anyone."""
+    """Columns under their heads, as wide as needed; names in them may have been given by anyone."""
     return columns([heads, *([printable(text) for text in row] for row in rows)])
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as lines, each column as wide as it needs to be."""
+    """Rows as lines, each column as wide as needed."""
     widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
     lines = (zip(row, widths, strict=True) for row in rows)
     return "\n".join("  ".join(text + " " * (width - cells(text)) for text, width in line).rstrip() for line in lines)
 
 
 def cells(text: str) -> int:
-    """The cells that a terminal gives to a text: two for a Chinese character, none for an accent on its own."""
-    if text.isascii():  # most are, and need no tables of characters
+    """The terminal cells of a text: two for a Chinese character, none for a combining accent."""
+    if text.isascii():  # most texts are
         return len(text)
     from rich.cells import cell_len
 
@@ -71,20 +71,20 @@ def cells(text: str) -> int:
 
 
 def round_up(value: float) -> float:
-    """The next of 1, 1.5, 2, 3, 4, 5, 6 and 8 times a power of ten: a scale that reads well and changes seldom."""
-    value = max(value, 1e-6)  # a scale for nothing at all is a short one
+    """Round up to 1, 1.5, 2, 3, 4, 5, 6 or 8 times a power of ten, for scales that read well and rarely change."""
+    value = max(value, 1e-6)  # for an empty plot
     power = 10.0 ** math.floor(math.log10(value))
     return next(power * step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if value <= power * step * 1.000001)
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of blocks, as long as its share of so many characters."""
+    """A bar of blocks, `share` of `width` characters long."""
     full, eighths = divmod(round(share * width * 8) if math.isfinite(share) else 0, 8)
     return "█" * full + " ▏▎▍▌▋▊▉"[eighths].strip()
 
 
 def bars(labels: Sequence[str], values: Sequence[float], numbers: Sequence[str]) -> str:
-    """A bar for each value, the largest 40 characters long, between its label and its number."""
+    """Bars between labels and numbers, the largest 40 characters long."""
     widest, largest = max(map(len, labels)), max(values) or 1
     lines = [
         f"{label:{widest}}  {bar(value / largest, 40)} {number}"

@@ -1,23 +1,23 @@
-"""Compare the logits of what will really run with a reference, and keep the verdict with the variant.
+"""Verify a lowered model: compare its logits with a reference, and keep the verdict with it.
 
-`verdict.verify` does the work; the modules beneath it are the prompts with a session's walk through them, the
-references, the comparison with what is tolerated, and the cut of a model.
+`verdict.verify` does the work, with the prompts and a session's walk through them, the references, the comparison with
+its tolerances, and the cut of a model.
 """
 
 from backends.errors import UserError
 
 ORIGINAL = "original weights"
-"""What a comparison with the checkpoint's own weights is called in a verdict."""
+"""The name of a comparison with the checkpoint's own weights."""
 NUMPY = "NumPy decoder"
-"""The reference that is ours, and shares with every backend how config.json was read."""
+"""Our own reference, which reads config.json with the same code as every backend."""
 
 
 class VerifyError(UserError):
-    """There is nothing to compare with, or it does not belong to the model; the message says what to do."""
+    """There is nothing to compare with, or it is another model's; the message says what to do."""
 
 
 def describe_scope(reference: str) -> str:
-    """The scope of a comparison with a reference: a verdict cannot be wiser than what it compares with."""
+    """What a comparison with this reference can show."""
     if NUMPY in reference:
         return f"{reference}: the rounding and the runtime; not our reading of config.json"
     if "torch" in reference.lower():

@@ -26,62 +26,62 @@ from dataclasses import dataclass, field
 import numpy as np
 
 LIMITED = {"peak": "max |Δ| in spreads", "error": "error in spreads", "lost": "share lost"}
-"""What the figures that may have limits are called."""
+"""The figures that may have limits, by field, as messages name them."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first position where greedy choice differs, the texts before it being the same."""
+    """The first position where the greedy choice differs, after the same text."""
 
     prompt: int
     """Counted from 1."""
     position: int
-    """Of the last token that was read, from 1."""
+    """The position of the last token read, from 1."""
     expected: int
     found: int
     margin: float
-    """By how much the reference prefers its own choice, in logits; where it is small, rounding alone may turn it."""
+    """By how much the reference prefers its choice, in logits; if it is small, rounding may decide."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Figures of one comparison, and the limits that it was held to.
+    """The figures of one comparison, and their limits.
 
-    The numbers are None where nothing finite was found.
+    They are None if nothing finite was found.
     """
 
     what: str
     against: str
     positions: int
     nonfinite: int
-    """Positions with a logit that is no number or infinite."""
+    """Positions with a NaN or infinite logit."""
     misranked: int
-    """Positions where what the runtime itself gives as the largest logits is not that."""
+    """Positions where the largest logits that the runtime picked out are wrong."""
     max_error: float | None = None
     """The largest difference of a logit."""
     peak: float | None = None
-    """The same as a share of the spread: the reference's standard deviation within a position."""
+    """The same relative to the spread: the reference's standard deviation within a position."""
     error: float | None = None
-    """The root mean square difference as a share of the spread."""
+    """The root mean square difference, relative to the spread."""
     mean_kl: float | None = None
-    """Kullback-Leibler divergence from the reference, in nats, of all positions on average."""
+    """Mean Kullback-Leibler divergence from the reference, in nats."""
     max_kl: float | None = None
     lost: float | None = None
-    """The mean divergence as a share of that of a model which knows nothing: one to which all tokens are alike."""
+    """The mean divergence relative to that of a model that knows nothing, to which all tokens are alike."""
     top1: float | None = None
-    """Share of the positions where the likeliest token is the same."""
+    """The share of positions with the same most likely token."""
     first_difference: Difference | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
-    """What the named figures may be at most."""
+    """The largest values allowed for figures, by field."""
 
     @property
     def broken(self) -> list[str]:
-        """The figures that are over their limits."""
+        """The figures above their limits."""
         return [name for name, limit in self.limits.items() if (value := getattr(self, name)) is None or value > limit]
 
     @property
     def failures(self) -> list[str]:
-        """What is wrong, in words."""
+        """What is wrong, in sentences."""
         name = f"{self.what}, with {self.against}"
         found = []
         if self.nonfinite:
@@ -100,7 +100,7 @@ class Comparison:
 
 
 class Tally:
-    """Collects positions of one comparison."""
+    """Collects the positions of one comparison."""
 
     def __init__(self, what: str, against: str, limits: Mapping[str, float]):
         self.what, self.against, self.limits = what, against, limits
@@ -109,7 +109,7 @@ class Tally:
         self.first_difference: Difference | None = None
 
     def add(self, expected: np.ndarray, found: np.ndarray, prompt: int, start: int) -> None:
-        """Compare logits (positions, vocab) of successive positions; prompt and first position count from 0."""
+        """Compare logits (positions, vocab) of consecutive positions; `prompt` and `start` count from 0."""
         finite = np.isfinite(found).all(-1)
         self.nonfinite += int((~finite).sum())
         starts = start + np.flatnonzero(finite)
@@ -133,7 +133,7 @@ class Tally:
 
     @property
     def comparison(self) -> Comparison:
-        """What all positions show."""
+        """The comparison of all positions."""
         table = np.concatenate(self.figures or [np.zeros((0, 6))])
         figures: dict[str, float] = {}
         if len(table):
@@ -154,7 +154,7 @@ class Tally:
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Logarithms of the probabilities along the last axis."""
+    """Log-probabilities along the last axis."""
     shifted = logits - logits.max(-1, keepdims=True)
     found: np.ndarray = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return found
@@ -165,17 +165,17 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What figures of a comparison may be at most; the names are those of `Comparison`."""
+    """The limits of a comparison at one precision, by field of `Comparison`."""
 
     computed: Mapping[str, float]
-    """Against the reference on the same, rounded weights."""
+    """Compared with the reference on the same, rounded weights."""
     kept: Mapping[str, float]
-    """Against the reference on the original weights."""
+    """Compared with the reference on the original weights."""
 
 
 EXACT = Tolerance({"peak": 3e-4}, {"peak": 3e-4})
 CUT = {"peak": 1e-4}
-"""For a few layers at float32, in which less adds up."""
+"""For a few layers at float32, where less error accumulates."""
 BY_BITS = (
     (24, EXACT),
     (16, Tolerance({"error": 0.01}, {"lost": 0.002})),
@@ -183,13 +183,13 @@ BY_BITS = (
     (5, Tolerance({"error": 0.2}, {"lost": 0.5})),
     (0, Tolerance({"error": 0.2}, {"lost": 1.0})),
 )
-"""From so many bits on."""
+"""Tolerances by the least number of bits."""
 BY_NAME = {"bf16": Tolerance({"error": 0.08}, {"lost": 0.02})}
-"""Sixteen bits, of which eight are the exponent's."""
+"""bfloat16: eight of its bits are the exponent's."""
 
 
 def find_tolerance(precision: str) -> Tolerance:
-    """The tolerance of a precision, by the bits that its name states."""
+    """The tolerance of a precision, by the bits in its name."""
     if precision in BY_NAME:
         return BY_NAME[precision]
     bits = int(re.findall(r"\d+", precision)[0])  # int4-64, mxfp6-e2m3, f32

@@ -1,6 +1,6 @@
-"""The fixed prompts, as rows of token ids, and the walk of a session through them in every way that generation does.
+"""The fixed prompts as token ids, and a session's walk through them in all ways that generation uses.
 
-They are code, prose, other scripts, tables, and tokens at random.
+They are code, prose, other scripts, tables, and random tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,15 +14,15 @@ from chatapp.generation.text.tokenizer import open_tokenizer
 from model_store import StoredModel
 
 LENGTH = 48
-"""Tokens of each prompt: with six of them, 288 positions, at half a second each for six thousand million parameters."""
+"""Tokens per prompt: six prompts have 288 positions, each half a second for six billion parameters."""
 PAST = 24
-"""Tokens read past the window, or past the distance, that a longer prompt is there to cross."""
+"""How many tokens the longer prompt reads past the window or distance that it must exceed."""
 FAR = 128
-"""Tokens after which encoders of the T5 kind tell no two distances apart."""
+"""Distances from here on are the same to encoders of the T5 kind."""
 WORK = 1e12
-"""Parameters times tokens up to which the longer prompt is affordable: a minute or two in NumPy."""
+"""Largest product of parameters and tokens for the longer prompt: a minute or two in NumPy."""
 LONGEST = 2048
-"""Tokens up to which the reference's scores, one for each pair of them, fit the memory."""
+"""Longest prompt whose scores, one for each pair of tokens, the reference can hold in memory."""
 
 TEXTS = (
     "The lighthouse keeper wrote every evening what the sea had done that day, in short sentences and without "
@@ -54,24 +54,24 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class Prompts:
-    """Rows of tokens, equally long, so that one pass over the weights serves them all."""
+    """Rows of tokens of equal length, so that one pass over the weights serves all."""
 
     tokens: np.ndarray  # (rows, length) int64
     first: int = 0
-    """The first token of each row after which logits are wanted."""
+    """Logits are wanted from this token of each row on."""
     whole: bool = False
-    """An encoder reads each row as far as `first` as a whole; what follows is the decoder's."""
+    """Whether an encoder reads each row up to `first`, and the decoder the rest."""
 
     @property
     def positions(self) -> int:
-        """For how many tokens of each row logits are wanted."""
+        """The number of tokens of each row with wanted logits."""
         return int(self.tokens.shape[1]) - self.first
 
 
 def make_prompts(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
-    """The prompts for a model: six, and one that goes past a window where that costs little enough.
+    """The prompts for a model: six, and one that exceeds a window if that is affordable.
 
-    What a reference reads in one call and a session in several is a short text, or a long one, in all of them.
+    For LongRoPE, a prompt is long, or short, at all of its compared positions.
     """
     tokenizer = open_tokenizer(model.folder)
     random = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def make_prompts(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
         texts = TEXTS[place:] + TEXTS[:place]
         tokens = [token for text in texts for token in tokenizer.encode_prompt(text) if token < decoder.vocab_size]
         tokens *= max(1, length // LENGTH)
-        missing = length - len(tokens)  # of a tokenizer that makes next to nothing of our texts
+        missing = length - len(tokens)  # if the tokenizer makes next to nothing of our texts
         return [*tokens[:length], *random.integers(0, decoder.vocab_size, max(0, missing)).tolist()]
 
     border = decoder.border or decoder.context_length
@@ -90,13 +90,13 @@ def make_prompts(model: StoredModel, decoder: Decoder) -> tuple[Prompts, ...]:
     rows.append(random.integers(0, decoder.vocab_size, length).tolist())
     found = [Prompts(np.array(rows, np.int64), length // 2 - 1 if whole else 0, whole)]
     if longer := choose_longer_length(decoder, model.parameters):
-        first = max(longer - (PAST if whole else LENGTH), border if longer > border else 0)  # all of them short or long
+        first = max(longer - (PAST if whole else LENGTH), border if longer > border else 0)  # all short or all long
         found.append(Prompts(np.array([row(0, longer)], np.int64), first, whole))
     return tuple(found)
 
 
 def choose_longer_length(decoder: Decoder, parameters: int) -> int:
-    """Tokens of the prompt that goes past the longest affordable window or border; 0 if there is nothing to go past."""
+    """The length of the prompt that exceeds the longest affordable window or border; 0 if there is none."""
     limits = [layer.window for layer in decoder.layers] + [FAR if decoder.encoder else 0, decoder.border]
     shortest = min(LENGTH, decoder.border or LENGTH)
     lengths = [limit + PAST for limit in sorted(limits, reverse=True) if limit + PAST > shortest]
@@ -107,24 +107,24 @@ def choose_longer_length(decoder: Decoder, parameters: int) -> int:
 # The walk
 
 STEPS = ("prefill", "decode", "batch")
-"""Ways: a prompt in one call; a token a call; several rows that are reordered and rewound."""
+"""The ways: a prompt in one call, token by token, and several rows that are reordered and rewound."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Logits that a session gave to successive tokens of a row."""
+    """Logits that a session returned for consecutive tokens of a row."""
 
     step: str
     row: int
     start: int
-    """The first of the tokens, from 0."""
+    """The index of the first token."""
     logits: np.ndarray  # (positions, vocab), valid until the next call
     misranked: int
-    """Positions where what the runtime itself gives as the largest logits is not that."""
+    """Positions where the largest logits that the runtime picked out are wrong."""
 
 
 def walk(session: Session, prompts: Prompts) -> Iterator[Found]:
-    """Yield logits of the prompts, read alone with prompts of several lengths, and then together."""
+    """Yield logits of prompts read one by one, with several prompt lengths, and then of all rows together."""
     count, length = prompts.tokens.shape
     for row in range(count):
         cut = choose_prompt_length(prompts, row / (count - 1) if count > 1 else 0.5)
@@ -136,7 +136,7 @@ def walk(session: Session, prompts: Prompts) -> Iterator[Found]:
 
 
 def walk_together(session: Session, prompts: Prompts) -> Iterator[Found]:
-    """Yield logits of all rows at once, which then change places and are partly read again."""
+    """Yield logits of all rows together, which are then reordered and partly read again."""
     count, length = prompts.tokens.shape
     cut, order = choose_prompt_length(prompts, 0.5), range(count)
     parents = [*reversed(order), 0]
@@ -154,7 +154,7 @@ def walk_together(session: Session, prompts: Prompts) -> Iterator[Found]:
 def read(
     session: Session, step: str, prompts: Prompts, order: Sequence[int], start: int, stop: int, last: int
 ) -> Iterator[Found]:
-    """Let the session read tokens `start` to `stop` of the rows in `order`, and yield the `last` logits of each."""
+    """Read tokens `start` to `stop` of the rows in `order`, and yield each row's `last` logits."""
     logits = session.forward(prompts.tokens[list(order), start:stop], last=last)
     wrong = count_misranked(session, logits)
     for place, row in enumerate(order):
@@ -162,7 +162,7 @@ def read(
 
 
 def count_misranked(session: Session, logits: np.ndarray) -> np.ndarray:
-    """In how many positions of each row of logits (rows, positions, vocab) the runtime ranks them wrong."""
+    """For each row of logits (rows, positions, vocab), the positions where the runtime's largest ones are wrong."""
     top = session.top
     if top is None:
         return np.zeros(len(logits), np.int64)
@@ -175,6 +175,6 @@ def count_misranked(session: Session, logits: np.ndarray) -> np.ndarray:
 
 
 def choose_prompt_length(prompts: Prompts, share: float) -> int:
-    """How many tokens come in one call: from as few as have logits to as many as leave two, by `share`."""
+    """How many tokens come in the first call: `share` of the way from as few as have logits to all but two."""
     fewest = prompts.first + 1
     return fewest if prompts.whole else fewest + round((prompts.tokens.shape[1] - 2 - fewest) * share)

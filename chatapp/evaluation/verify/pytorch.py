@@ -1,4 +1,4 @@
-"""PyTorch and transformers as the reference, where they are installed: the only place that knows them."""
+"""PyTorch and transformers as the reference, if they are installed; nothing else imports them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,17 +13,17 @@ from model_store import Progress, StoredModel
 
 
 def from_torch(model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:
-    """What transformers makes of the checkpoint in float32, which holds all of it in memory at once."""
+    """The logits of transformers in float32, with the whole checkpoint in memory."""
     decoder, _ = open_weights(model)
     wanted = make_prompts(model, decoder)
     name, logits = transformers_logits(model.folder, wanted)
-    known = (each[..., : decoder.vocab_size] for each in logits)  # Gemma 3n's for images and sounds are not read here
+    known = (each[..., : decoder.vocab_size] for each in logits)  # without Gemma 3n's tokens for images and sounds
     reference = Reference(name, wanted, tuple(map(check_finite, known)))
     return add_numpy(reference, model, precision, on_progress)
 
 
 def transformers_logits(folder: Path, wanted: Sequence[Prompts]) -> tuple[str, list[np.ndarray]]:
-    """The versions of what computed, and its logits; only local files are read, and no code in them is run."""
+    """Versions and logits of transformers, which reads local files only, and runs no code in them."""
     try:
         import torch
         import transformers
@@ -39,7 +39,7 @@ def transformers_logits(folder: Path, wanted: Sequence[Prompts]) -> tuple[str, l
         model = classes[wanted[0].whole].from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, dtype=torch.float32, attn_implementation="eager"
         )
-    except Exception as error:  # of transformers, which has no base class of its own errors
+    except Exception as error:  # transformers has no base class of errors
         raise VerifyError(f"transformers cannot open {folder}: {error}") from error
     model.eval()
     found = []

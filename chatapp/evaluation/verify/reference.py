@@ -1,4 +1,4 @@
-"""The reference: logits for the fixed prompts from the NumPy decoder, from PyTorch, or from a file."""
+"""The reference: logits for the fixed prompts, from the NumPy decoder, PyTorch, or a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,25 +15,25 @@ from model_store.checkpoint.weights import Canonical
 from model_store.convert import Watched, kept, open_checkpoint
 
 Logits = tuple[np.ndarray, ...]
-"""For each of the prompts, (rows, positions, vocab) float32."""
+"""For each `Prompts`, (rows, positions, vocab) float32."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What the logits should be."""
+    """The expected logits."""
 
     name: str
     prompts: tuple[Prompts, ...]
     original: Logits
-    """On the checkpoint's own weights."""
+    """With the checkpoint's own weights."""
     rounded: Mapping[str, Logits] = field(default_factory=dict)
-    """On weights rounded to a precision, by its name, as far as they are known; never to f32."""
+    """With weights rounded to a precision, by its name, as far as known; never f32."""
     decoder: Logits = ()
-    """What the NumPy decoder makes of the original weights, where the reference is another's."""
+    """For another's reference: the NumPy decoder's logits with the original weights."""
 
 
 def from_numpy(model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:
-    """The NumPy decoder on the original checkpoint, and on the same weights rounded to `precision`."""
+    """The NumPy decoder's logits, with the original weights and with those rounded to `precision`."""
     decoder, weights = open_weights(model, on_progress, "reference")
     wanted = make_prompts(model, decoder)
     reference = Reference(NUMPY, wanted, compute(decoder, weights, wanted))
@@ -43,7 +43,7 @@ def from_numpy(model: StoredModel, precision: str, on_progress: Progress | None 
 def add_numpy(
     reference: Reference, model: StoredModel, precision: str, on_progress: Progress | None = None
 ) -> Reference:
-    """A reference of another make, and what the NumPy decoder makes of the same prompts, if rounding calls for it."""
+    """Add the NumPy decoder's logits to another's reference, and its rounded ones if there is rounding."""
     if quantize.precision(precision).bits == 32 or precision in reference.rounded:
         return reference
     decoder, weights = open_weights(model, on_progress, "reference")
@@ -52,7 +52,7 @@ def add_numpy(
 
 
 def add_rounded(reference: Reference, model: StoredModel, precision: str, on_progress: Progress | None) -> Reference:
-    """The reference, and what the NumPy decoder makes of the same prompts with rounded weights."""
+    """Add the NumPy decoder's logits with rounded weights."""
     to = quantize.precision(precision)
     if to.bits == 32:
         return reference
@@ -64,9 +64,9 @@ def add_rounded(reference: Reference, model: StoredModel, precision: str, on_pro
 def open_weights(
     model: StoredModel, on_progress: Progress | None = None, step: str = "", precision: str = "f32"
 ) -> tuple[Decoder, Weights]:
-    """The decoder of a model and its original weights, whose reading is told under the name `step`.
+    """A model's decoder and original weights; reading them reports progress as `step`.
 
-    What the file has rounded already is as it is there, where `precision` is the file's own.
+    If `precision` is a GGUF file's own, weights stay rounded as they are in it.
     """
     checkpoint, family, decoder = open_checkpoint(model.folder)
     weights = kept(checkpoint, Canonical(checkpoint, family, decoder), precision)
@@ -74,7 +74,7 @@ def open_weights(
 
 
 def compute(decoder: Decoder, weights: Weights, wanted: Sequence[Prompts]) -> Logits:
-    """The NumPy decoder's logits, in one pass over the weights for each of the prompts."""
+    """The NumPy decoder's logits, with one pass over the weights for each `Prompts`."""
     found = []
     for prompts in wanted:
         session, cut = Session(decoder, weights), prompts.first + 1
@@ -89,7 +89,7 @@ def compute(decoder: Decoder, weights: Weights, wanted: Sequence[Prompts]) -> Lo
 
 
 def check_finite(logits: np.ndarray) -> np.ndarray:
-    """The same as float32, unless there is nothing that could be compared with."""
+    """The logits as float32; raises VerifyError if they are not finite."""
     if not np.isfinite(logits).all():
         raise VerifyError(
             "the reference's own logits are not finite: the checkpoint is damaged, or its numbers too large"

@@ -1,9 +1,9 @@
-"""A reference made elsewhere, in a file: tokens and logits as .npz or .safetensors, without pickle.
+"""A reference from a file: tokens and logits as .npz or .safetensors, without pickle.
 
-`tokens` (rows, length) and `logits` (rows, positions, vocabulary) of the last positions of each row are enough.
-chatapp also writes `logits.PRECISION` (on rounded weights), `window.tokens`, `window.logits` and
-`window.logits.PRECISION` (the prompt past a window), `made_by`, the name of what computed them, and `model`, a digest
-of the checkpoint's tensors.
+`tokens` (rows, length) and `logits` (rows, positions, vocabulary) of the last positions of each row are enough. chatapp
+also writes `logits.PRECISION` (with rounded weights), `window.tokens`, `window.logits` and `window.logits.PRECISION`
+(for the prompt that exceeds a window), `made_by`, the name of what computed them, and `model`, a digest of the
+checkpoint's tensors.
 """
 
 import hashlib
@@ -24,16 +24,16 @@ from model_store.convert import open_checkpoint
 PARTS = ("", "window.")
 INTEGERS = {"U8": np.uint8, "I8": np.int8, "U16": np.uint16, "I16": np.int16, "U32": np.uint32, "I32": np.int32}
 NUMBERS = {**DTYPES, **{name: np.dtype(kind) for name, kind in INTEGERS.items()}, "I64": np.dtype(np.int64)}
-"""Types of a safetensors file's arrays."""
+"""Data types of a safetensors file."""
 FEWEST = 4
-"""Positions of each row."""
+"""Least positions per row."""
 NOTHING = np.empty(0)
 
 
 def from_file(path: Path, model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:
-    """The reference in a file, if it can be that of `model`.
+    """Read a reference, and check that it can be that of `model`.
 
-    What the NumPy decoder makes of weights rounded to `precision` is computed where the file does not tell.
+    Logits for weights rounded to `precision` are computed with the NumPy decoder if the file lacks them.
     """
     arrays = read(path)
     checkpoint, _, decoder = open_checkpoint(model.folder)
@@ -68,7 +68,7 @@ def from_file(path: Path, model: StoredModel, precision: str, on_progress: Progr
 
 
 def check(tokens: np.ndarray, logits: np.ndarray, name: str, model: StoredModel, decoder: Decoder) -> None:
-    """Refuse arrays that are not of this model's sizes, or too short."""
+    """Raise for arrays whose sizes are not this model's, or that are too short."""
     vocabulary = decoder.vocab_size
     if tokens.ndim != 2 or logits.ndim != 3 or len(tokens) != len(logits) or not tokens.size:
         raise VerifyError(
@@ -93,7 +93,7 @@ def check(tokens: np.ndarray, logits: np.ndarray, name: str, model: StoredModel,
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """The arrays in a file, numbers only."""
+    """The numeric arrays in a file."""
     try:
         if path.suffix == ".safetensors":
             arrays = {name: np.asarray(tensor) for name, tensor in tensors(path, NUMBERS).items()}
@@ -113,7 +113,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 
 def check_destination(text: str) -> Path:
-    """Where a reference is to be written, refused before anything is computed if there is no such folder."""
+    """The path to write a reference to; raises at once if there is no such folder."""
     path = Path(text)
     if not path.absolute().parent.is_dir():
         raise VerifyError(f"cannot write {path}: there is no folder {path.parent}; make it first")
@@ -121,7 +121,7 @@ def check_destination(text: str) -> Path:
 
 
 def write(reference: Reference, model: StoredModel, path: Path) -> None:
-    """Keep a reference for use elsewhere; the file is written whole."""
+    """Write a reference for use elsewhere, whole or not at all."""
     arrays: dict[str, np.ndarray] = {"model": digest(open_checkpoint(model.folder)[0])}
     arrays["made_by"] = np.frombuffer(reference.name.encode(), np.uint8)
     for part, prompts in zip(PARTS, reference.prompts, strict=False):
@@ -139,9 +139,9 @@ def write(reference: Reference, model: StoredModel, path: Path) -> None:
 
 
 def digest(checkpoint: Checkpoint) -> np.ndarray:
-    """What tells a checkpoint from another wherever it is: all names and shapes, all vectors, and the smallest matrix.
+    """A digest that identifies a checkpoint: of all names and shapes, all vectors, and the smallest matrix.
 
-    As 32 bytes, of little enough for a large checkpoint too.
+    32 bytes; quick for large checkpoints too.
     """
     found = hashlib.sha256()
     parts = sorted(checkpoint.tensors.items())

@@ -1,4 +1,4 @@
-"""A verdict for people: a table of what was compared, and what to do about a failure."""
+"""A verdict as text: a table of comparisons, and what to do about a failure."""
 
 from chatapp.evaluation.verify import NUMPY, describe_scope
 from chatapp.evaluation.verify.comparison import LIMITED, Comparison
@@ -12,7 +12,7 @@ model which knows nothing. TOP-1: the likeliest token is the same. DIFFERS: the 
 
 
 def describe(verdict: Verdict) -> str:
-    """The verdict in a few lines and a table."""
+    """The verdict as a few lines and a table."""
     place = f"{verdict.backend} {verdict.device} {verdict.precision}"
     versions = ", ".join(f"{name} {version}" for name, version in verdict.versions.items())
     limits = {(one.against, name, limit): None for one in verdict.comparisons for name, limit in one.limits.items()}
@@ -35,7 +35,7 @@ def describe(verdict: Verdict) -> str:
 
 
 def format_row(comparison: Comparison) -> tuple[str, ...]:
-    """One comparison as cells."""
+    """One comparison as cells of the table."""
     first = comparison.first_difference
     return (
         comparison.what,
@@ -52,7 +52,7 @@ def format_row(comparison: Comparison) -> tuple[str, ...]:
 
 
 def describe_turning_points(verdict: Verdict) -> list[str]:
-    """Where greedy text first turns away from the reference's, while decoding with the original weights."""
+    """Where the greedy text first departs from the reference's, for the original weights."""
     decoding = next((one for one in verdict.comparisons if one.what == "decode"), None)
     if not decoding or not (first := decoding.first_difference):
         return []
@@ -77,12 +77,12 @@ def advise(verdict: Verdict) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Two digits, or a dash."""
+    """A number with two digits; a dash for None."""
     return "-" if value is None else f"{value:.2g}"
 
 
 def format_share(value: float | None) -> str:
-    """A percentage with the digits that matter: 97.2 %, 0.012 %."""
+    """A percentage with its significant digits: 97.2 %, 0.012 %."""
     if value is None:
         return "-"
     if 0 < value < 1e-6:

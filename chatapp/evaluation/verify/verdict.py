@@ -17,13 +17,13 @@ from chatapp.evaluation.verify.reference import Logits, Reference, compute, from
 from model_store import Progress, Store, StoredModel, StoreError, Variant
 
 FEWEST, HELD = 8, "bytes decode"
-"""Tokens after which caches are held in bytes to compare them, and what that comparison is called."""
+"""For the comparison of int8 caches: the tokens after which they are used, and its name."""
 NOT_EXACT = "the graph could not be checked at f32: {}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a variant may be chosen on a device, and the figures that decided."""
+    """Whether a variant may be used on a device, and the figures that decided."""
 
     passed: bool
     model: str
@@ -36,14 +36,14 @@ class Verdict:
     versions: Mapping[str, str]
     comparisons: tuple[Comparison, ...]
     failures: tuple[str, ...]
-    """What is wrong, in words."""
+    """What is wrong, in sentences."""
     notes: tuple[str, ...]
     """What was not compared, and why."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Logits to compare with, and what figures of the comparison may be at most."""
+    """Logits to compare with, and the limits of the comparison's figures."""
 
     name: str
     logits: Logits
@@ -53,7 +53,7 @@ class Expected:
 def open_reference(
     model: StoredModel, precision: str, against: str | None = None, *, on_progress: Progress | None = None
 ) -> Reference:
-    """The reference that `against` names, `torch` or a file; the NumPy decoder if it names nothing."""
+    """The reference that `against` names: `torch`, or a file; the NumPy decoder if None."""
     if against == "torch":
         from chatapp.evaluation.verify.pytorch import from_torch
 
@@ -76,7 +76,7 @@ def verify(
 ) -> Verdict:
     """Compare `variant` on `device` (the backend's first) with a reference (the NumPy decoder), and keep the verdict.
 
-    Raises VerifyError, StoreError or BackendError, with a message for the user, where nothing can be compared.
+    Raises VerifyError, StoreError or BackendError, with a message for the user, if nothing can be compared.
     """
     module = backends.get(variant.backend)
     device = device or module.devices()[0]
@@ -102,7 +102,7 @@ def verify(
 def verify_part(
     store: Store, model: StoredModel, variant: Variant, *, device: str, on_progress: Progress | None = None
 ) -> Verdict:
-    """Compare a layer of each kind, lowered as `variant` was, with the NumPy decoder, and keep the verdict.
+    """Compare one layer of each kind, lowered as `variant` was, with the NumPy decoder, and keep the verdict.
 
     This takes seconds, however large the model is, where `verify` reads all of it several times.
     """
@@ -133,7 +133,7 @@ class Findings:
 
 
 def judge(store: Store, model: StoredModel, variant: Variant, device: str, found: Findings) -> Verdict:
-    """The verdict that follows from comparisons, which is kept with the variant."""
+    """Make the verdict from comparisons, and keep it with the variant."""
     verdict = Verdict(
         passed=all(comparison.passed for comparison in found.comparisons),
         model=model.name,
@@ -155,7 +155,7 @@ def judge(store: Store, model: StoredModel, variant: Variant, device: str, found
 
 
 def check_decoder(reference: Reference) -> list[Comparison]:
-    """Compare the NumPy decoder with a reference of another make: was the checkpoint understood?"""
+    """Compare the NumPy decoder with another's reference: was the checkpoint understood?"""
     if not reference.decoder:
         return []
     tally, count = Tally(NUMPY, ORIGINAL, EXACT.kept), 0
@@ -169,7 +169,7 @@ def check_decoder(reference: Reference) -> list[Comparison]:
 def check_session(
     session: Session, precision: str, reference: Reference, on_progress: Progress | None
 ) -> list[Comparison]:
-    """Compare a session with the reference on the original weights and on the rounded ones."""
+    """Compare a session with the reference, with original and with rounded weights."""
     allowed = find_tolerance(session.placement.precision)
     versions = [Expected(ORIGINAL, reference.original, allowed.kept)]
     if precision in reference.rounded:
@@ -178,7 +178,7 @@ def check_session(
 
 
 def check_bytes(session: Session, precision: str, reference: Reference) -> Comparison | None:
-    """Compare what a session decodes that holds what it caches in bytes, and allow that or not; None if it cannot."""
+    """Compare decoding with an int8 cache, and allow or forbid that; None if the session has none."""
     if not isinstance(session, HoldingBytes) or not session.may_hold_bytes or precision not in reference.rounded:
         return None
     session.hold_bytes_from(FEWEST)
@@ -192,14 +192,14 @@ def check_bytes(session: Session, precision: str, reference: Reference) -> Compa
 def check_graph(
     store: Store, model: StoredModel, backend: str, device: str, *, prompts: Prompts, precision: str = "f32"
 ) -> list[Comparison]:
-    """Lower a cut of the model and compare it: at float32, what rounding would hide shows."""
+    """Lower a cut of the model and compare it: at float32 this shows what rounding would hide."""
     small, weights = cut(*open_weights(model))
     prompts = replace(prompts, tokens=prompts.tokens % small.vocab_size)
     logits = compute(small, Rounded(weights, PRECISIONS[precision]), [prompts])
     with store.unfinished(model.name) as folder:
         backends.get(backend).lower(small, weights, folder, precision=precision)
         session = backends.get(backend).load(folder, device=device)
-        computes = session.placement.precision  # f16 on devices that know no other
+        computes = session.placement.precision  # f16 on devices without f32
         limits = CUT if computes == "f32" else find_tolerance(computes).computed
         count = len(small.layers)
         expected = Expected(f"{precision}, {count} layer{'s' if count > 1 else ''}", logits, limits)
@@ -214,7 +214,7 @@ def compare(
     *,
     prefix: str = "",
 ) -> list[Comparison]:
-    """Walk a session through the prompts and compare it with several versions of what is expected."""
+    """Walk a session through the prompts, and compare it with several expectations."""
     tallies = {
         (version.name, step): Tally(prefix + step, version.name, version.limits)
         for version in versions

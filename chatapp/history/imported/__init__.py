@@ -17,12 +17,12 @@ KNOWN = "our own export, ChatGPT's and Claude's conversations.json, and Ollama's
 
 @dataclass
 class Imported:
-    """A conversation to be added, its messages numbered among themselves, each after its parent."""
+    """A conversation to add, with provisional numbers; each message follows its parent."""
 
     conversation: Conversation
     messages: Sequence[Message]
     tokens: Mapping[int, Sequence[Token]] = field(default_factory=dict)
-    """The tokens of some messages, by their numbers."""
+    """Tokens of some messages, by message number."""
 
 
 @dataclass
@@ -31,13 +31,13 @@ class Batch:
 
     conversations: list[Imported] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    """The parts that are no text between user and model, by their names in the file."""
+    """The number of parts that are no text between user and model, by their names in the file."""
     refused: list[str] = field(default_factory=list)
-    """Conversations with something that is not understood, and what that is."""
+    """Conversations that are not understood, with reasons."""
 
 
 def read(text: str, name: str) -> Batch:
-    """The conversations in a file's text; `name` is the file's, for messages."""
+    """Read the conversations in a file's text; `name` is the file's, for messages."""
     from chatapp.history.imported import chatgpt, claude, ollama
 
     if not text.lstrip().startswith(("{", "[")):
@@ -65,7 +65,7 @@ def read(text: str, name: str) -> Batch:
 
 
 def take(facts: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:  # Any: JSON, checked here
-    """A field of a JSON object, which must be there and of this kind."""
+    """A required field of a JSON object, of this type."""
     if not isinstance(facts, dict):
         raise NotUnderstood(f"{where} is no JSON object")
     if key not in facts:
@@ -78,13 +78,13 @@ def take(facts: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any
 
 
 def shorten(value: object) -> str:
-    """A value of a file, short enough for a message."""
+    """A value, shortened for a message."""
     shown = repr(value)
     return shown if len(shown) <= 40 else f"{shown[:40]}…"
 
 
 def _ours(content: Mapping[str, Any], name: str) -> Batch:
-    """Our own export, whole or not at all."""
+    """Read our own export, whole or not at all."""
     if content["format"] != FORMAT:
         raise NotUnderstood(f"{name} has the format {shorten(content['format'])}, not {FORMAT!r}")
     version = take(content, "version", int, name)
@@ -126,7 +126,7 @@ def _conversation(facts: Any, where: str) -> Imported:
 
 
 def _setup(facts: Any, where: str) -> dict[str, Any]:
-    """How it is answered, without the tools of somebody's machine: what comes from elsewhere starts nothing here."""
+    """A conversation's setup, without tools: an import must not start programs."""
     return {name: fact for name, fact in _json(facts, "setup", where).items() if name != "tools"}
 
 
@@ -151,13 +151,13 @@ def _message(facts: Any, where: str) -> Message:
 
 
 def with_thinking(text: str, thinking: str) -> str:
-    """The text of a message, with what the model thought before it in the usual marks."""
+    """A message's text with its thinking in the usual marks."""
     begin, end = THINK
     return begin + thinking + (end + text if text else "") if thinking else text
 
 
 def _json(facts: Any, key: str, where: str) -> dict[str, Any]:
-    """An object of any fields, which must be proper JSON."""
+    """An object with any fields, in valid JSON."""
     value: dict[str, Any] = take(facts, key, dict, where)
     if not value:
         return {}
@@ -169,7 +169,7 @@ def _json(facts: Any, key: str, where: str) -> dict[str, Any]:
 
 
 def _time(facts: Any, key: str, where: str) -> float:
-    """Seconds since 1970, in a year that calendars know."""
+    """Seconds since 1970, within the years of calendars."""
     value = take(facts, key, (int, float), where)
     if not 0 <= value < 4e9:
         raise NotUnderstood(f"{where} has {key!r}: {value}, which is no time")

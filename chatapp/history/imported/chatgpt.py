@@ -1,4 +1,4 @@
-"""Conversations as ChatGPT exports them: conversations.json, a tree of nodes each."""
+"""Read ChatGPT's export: conversations.json, a tree of nodes each."""
 
 import time
 from collections import Counter
@@ -22,7 +22,7 @@ NOT_TEXT = {
     "thoughts",
     "user_editable_context",
 }
-"""Kinds of content that are no words between user and model: tools, reasoning, settings. They are left out."""
+"""Kinds of content that are left out, as they are no words between user and model: tools, reasoning, settings."""
 ENDS = {"stop": "stop", "max_tokens": "length", "interrupted": "cancelled"}
 
 
@@ -37,7 +37,7 @@ def _conversation(facts: Any, where: str, left_out: Counter[str]) -> Imported:
         if isinstance(node, dict):
             nodes[key] = node.get("parent"), _message(node, f"message {shorten(key)} of {where}", left_out)
         else:
-            nodes[key] = key, None  # no tree has it
+            nodes[key] = key, None  # in no tree
     created = _time(facts.get("create_time")) or time.time()
     updated = _time(facts.get("update_time")) or created
     end, title = facts.get("current_node"), facts.get("title")
@@ -83,7 +83,7 @@ def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
     for part in take(content, "parts", list, where):
         if isinstance(part, str):
             pieces.append(part)
-        elif isinstance(part, dict) and isinstance(part.get("text"), str):  # what was said in a voice chat
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):  # the transcript of a voice chat
             pieces.append(part["text"])
         elif isinstance(part, dict):
             name = str(part.get("content_type", "an object without a content type"))
@@ -95,5 +95,5 @@ def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
 
 
 def _time(value: object) -> float:
-    """Seconds since 1970, or 0 where there is no time that calendars know."""
+    """Seconds since 1970; 0 for missing or impossible times."""
     return float(value) if isinstance(value, int | float) and 0 < value < 4e9 else 0.0

@@ -1,4 +1,4 @@
-"""Conversations as claude.ai exports them: conversations.json, a list of messages each that name the one before."""
+"""Read claude.ai's export: conversations.json, lists of messages that each name the previous one."""
 
 import time
 from collections import Counter
@@ -12,7 +12,7 @@ from chatapp.history.imported.tree import conversation, read_each
 
 ROLES: dict[str, Role] = {"human": "user", "assistant": "assistant"}
 NOTHING = "00000000-0000-"
-"""How what stands for the parent of a first message begins."""
+"""The beginning of the id that stands for a first message's parent."""
 
 
 def read(content: Sequence[Any], name: str) -> Batch:  # Any: JSON
@@ -23,7 +23,7 @@ def read(content: Sequence[Any], name: str) -> Batch:  # Any: JSON
 def _conversation(facts: Any, where: str, left_out: Counter[str]) -> Imported:
     nodes: dict[str, tuple[object, Message | None]] = {}
     before = None
-    """The message before in the list: older exports have no parents."""
+    """The previous message in the list: older exports have no parents."""
     for place, one in enumerate(take(facts, "chat_messages", list, where), 1):
         key: str = take(one, "uuid", str, f"message {place} of {where}")
         if key in nodes:
@@ -74,7 +74,7 @@ def _objects(one: Any, key: str, where: str) -> Sequence[dict[str, Any]]:
 
 
 def _time(value: object) -> float:
-    """Seconds since 1970, or 0 where there is no time that calendars know."""
+    """Seconds since 1970; 0 for missing or impossible times."""
     try:
         found = datetime.fromisoformat(str(value)).timestamp()
     except (ValueError, OverflowError, OSError):

@@ -1,6 +1,7 @@
-"""Conversations as Ollama's `/save` keeps them: a Modelfile with MESSAGE lines, or the messages as JSON.
+"""Read what Ollama's `/save` keeps: a Modelfile with MESSAGE lines, or messages as JSON.
 
-`ollama show --modelfile NAME` prints the one; the other is the model's layer of messages, or the request that made it.
+`ollama show --modelfile NAME` prints the former; the latter is the model's layer of messages, or the request that
+created it.
 """
 
 import re
@@ -12,7 +13,7 @@ from chatapp.history import Conversation, Message, NotUnderstood, Role
 from chatapp.history.imported import KNOWN, Batch, Imported, shorten, take
 
 LEFT_OUT = {"ADAPTER", "DRAFT", "LICENSE", "PARAMETER", "PARSER", "RENDERER", "REQUIRES", "TEMPLATE"}
-"""What a Modelfile says about the model."""
+"""Commands of a Modelfile about the model."""
 ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 MESSAGE_FIELDS = {"role", "content"}
 ABOUT_MESSAGES = {"images", "thinking", "tool_calls", "tool_name"}
@@ -68,7 +69,7 @@ def read_modelfile(text: str, name: str) -> Batch:
 
 
 def _commands(text: str, name: str) -> list[tuple[int, str, str]]:
-    """The commands of a Modelfile with the lines where they begin; quoted values may have several lines."""
+    """A Modelfile's commands with their line numbers; quoted values may span lines."""
     found = []
     lines = text.replace("\r\n", "\n").split("\n")
     place = 0
@@ -95,7 +96,7 @@ def _commands(text: str, name: str) -> list[tuple[int, str, str]]:
 
 
 def _unquoted(value: str) -> str | None:
-    """A value without the quotation marks around it; None while they are still open."""
+    """A value without its quotation marks; None while they are open."""
     for mark in ('"""', '"'):
         if value.startswith(mark):
             closed = len(value) >= 2 * len(mark) and value.endswith(mark)
@@ -104,7 +105,7 @@ def _unquoted(value: str) -> str | None:
 
 
 def _with(batch: Batch, said: list[tuple[Role, str]], model: str, name: str) -> Batch:
-    """The batch with one conversation, begun now."""
+    """Add a conversation, dated now, to the batch."""
     if not any(role != "system" for role, _ in said):
         raise NotUnderstood(f"{name} has no messages; in Ollama, /save keeps those of a session that has some")
     now = time.time()

@@ -1,4 +1,4 @@
-"""Trees of messages as other programs export them: each names the one before it by a key."""
+"""Read trees of messages in which each node names its parent by a key."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +9,13 @@ from chatapp.history import Conversation, Message, NotUnderstood
 from chatapp.history.imported import Batch, Imported, shorten
 
 Understand = Callable[[Any, str, Counter[str]], Imported]
-"""Reads one conversation, with a place to be named in errors, and counts what is left out of it."""
+"""Reads one conversation, given its place for errors, and counts what is left out."""
 Nodes = Mapping[str, tuple[object, Message | None]]
-"""For each key the one of the node before it, None where it is the first, and its message, if it has one."""
+"""By key: the parent's key, None for a root, and the node's message, if it has one."""
 
 
 def read_each(content: Sequence[Any], name: str, title: str, understand: Understand) -> Batch:  # Any: JSON
-    """All conversations that are understood, their titles in a field of this name; the others are in `refused`."""
+    """Read all conversations that are understood; `title` is the field of their titles. The others are in `refused`."""
     batch = Batch()
     for place, facts in enumerate(content, 1):
         called = facts.get(title) if isinstance(facts, dict) else None
@@ -31,10 +31,10 @@ def read_each(content: Sequence[Any], name: str, title: str, understand: Underst
 
 
 def conversation(nodes: Nodes, end: object, where: str, *, title: object, created: float, updated: float) -> Imported:
-    """The conversation of a tree that ends, as it was last seen, with the node of this key."""
+    """The conversation of a tree whose shown branch ends at node `end`."""
     messages: list[Message] = []
     kept: dict[object, int | None] = {}
-    """For each node its message, or that of the nearest one above it that has one."""
+    """For each node its message, or that of its nearest ancestor with one."""
     for key in _in_order(nodes, where):
         parent, message = nodes[key]
         kept[key] = above = kept.get(parent)
@@ -49,14 +49,14 @@ def conversation(nodes: Nodes, end: object, where: str, *, title: object, create
 
 
 def _in_order(nodes: Nodes, where: str) -> list[str]:
-    """The nodes, each after its parent; a tree without a beginning is refused."""
+    """The keys, each after its parent's; raises for trees without a root."""
     children: defaultdict[str | None, list[str]] = defaultdict(list)
     for key, (parent, _) in nodes.items():
         if parent == key or not isinstance(parent, str | None) or (parent is not None and parent not in nodes):
             raise NotUnderstood(f"{where} has a message {shorten(key)} whose parent is missing")
         children[parent].append(key)
     order = list(children[None])
-    for key in order:  # it grows meanwhile
+    for key in order:  # grows during the loop
         order += children[key]
     if len(order) < len(nodes):
         raise NotUnderstood(f"{where} has messages that follow each other in a circle")
