@@ -1,6 +1,6 @@
-"""About how fast a model would decode here: each token reads all weights once, at a share of the memory's bandwidth.
+"""Estimate decoding speed: each token reads all weights once, at a share of the memory's bandwidth.
 
-What was measured is kept in the store, so that an estimate does not change with what else the machine does.
+Measurements are kept in the store, so that estimates do not change with what else the machine does.
 """
 
 import json
@@ -18,14 +18,14 @@ from backends.processor import processor
 from model_store.files import write_json
 
 FILE = ".bandwidth.json"
-"""In the store's folder: what was measured, by machine, for a store may be on a disk that moves."""
+"""The file with measurements, in the store's folder; by machine, since a store may be on a removable disk."""
 REACHED = 0.5
 """The share of the bandwidth that decoding reaches, until models have been timed: 0.39 to 0.62 were measured
 (benchmarks/README.md)."""
 SAMPLE = 1 << 26
-"""Bytes that are read to measure the bandwidth: more than most caches hold, little of what a pull may take."""
+"""Bytes read to measure the bandwidth: more than most caches hold, and little compared with a pull."""
 ENOUGH = 20
-"""Models whose share is kept, the newest."""
+"""How many models' shares are kept, the newest."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Speed:
     """The speed of this machine's memory."""
 
     bandwidth: float = 0.0
-    """Bytes per second, the most that was ever measured: what disturbs only ever slows. 0: not measured yet."""
+    """Bytes per second, the most ever measured, as disturbances only slow it down; 0: not measured yet."""
     reached: tuple[float, ...] = ()
-    """The shares of it that models reached when they were timed."""
+    """The shares of the bandwidth that timed models reached."""
 
     @property
     def share(self) -> float:
@@ -43,12 +43,12 @@ class Speed:
         return statistics.median(self.reached) if self.reached else REACHED
 
     def tokens_per_second(self, weights: int) -> float:
-        """About how fast a model with so many bytes of weights would decode here."""
+        """The estimated tokens per second with `weights` bytes of weights."""
         return self.share * self.bandwidth / max(1, weights)
 
 
 def speed(root: Path, *, again: bool = False) -> Speed:
-    """The speed of this machine's memory, measured in a tenth of a second where it never was, or is to be again."""
+    """The speed of this machine's memory, measured in a tenth of a second if it never was, or `again`."""
     known = read(root)
     if known.bandwidth and not again:
         return known
@@ -56,7 +56,7 @@ def speed(root: Path, *, again: bool = False) -> Speed:
 
 
 def learn(root: Path, weights: int, seconds: float) -> None:
-    """A model with so many bytes of weights, more than caches hold, took so long for a token."""
+    """Record that a token with `weights` bytes of weights, more than caches hold, took `seconds`."""
     if weights > SAMPLE and seconds > 0:
         known = speed(root)
         share = weights / seconds / known.bandwidth
@@ -64,7 +64,7 @@ def learn(root: Path, weights: int, seconds: float) -> None:
 
 
 def measure() -> float:
-    """Bytes per second that all cores together read from memory."""
+    """Measure the bytes per second that all cores together read from memory."""
     data = np.ones(SAMPLE // 8)
     threads = min(os.cpu_count() or 1, 8)
     best = float("inf")
@@ -80,12 +80,12 @@ def measure() -> float:
 
 
 def machine() -> str:
-    """The name of this machine's kind."""
+    """A name for this kind of machine."""
     return f"{processor()}, {os.cpu_count()} cores"
 
 
 def read(root: Path) -> Speed:
-    """The speed that is kept; an unknown one where the file is not there or damaged."""
+    """Read the recorded speed; an unknown one if the file is missing or damaged."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         facts = json.loads((root / FILE).read_text("utf-8"))[machine()]
         return Speed(float(facts["bandwidth"]), tuple(float(share) for share in facts["reached"]))
@@ -93,9 +93,9 @@ def read(root: Path) -> Speed:
 
 
 def keep(root: Path, known: Speed) -> Speed:
-    """Keep a speed, where there is a store that can be written."""
+    """Record a speed, if there is a store that can be written."""
     with suppress(OSError):
-        if not root.is_dir():  # a plan writes nothing
+        if not root.is_dir():  # plans must not write
             return known
         everything: dict[str, object] = {}
         with suppress(OSError, ValueError, TypeError, RecursionError):

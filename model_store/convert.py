@@ -1,4 +1,4 @@
-"""From a checkpoint to a lowered model."""
+"""Lower a checkpoint."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ from model_store.tokenizers.vocabulary import check_tokenizer
 
 
 def describe(folder: Path) -> StoredModel:
-    """The model in `folder`; raises UnsupportedCheckpoint when it cannot run."""
+    """Describe the model in `folder`; raises UnsupportedCheckpoint if it cannot run."""
     if (path := linked(folder)) and path.suffix in prebuilt.BACKENDS:
         return prebuilt.describe(folder, path)
     checkpoint, family, decoder = open_checkpoint(folder)
@@ -40,7 +40,7 @@ def describe(folder: Path) -> StoredModel:
 
 
 def open_checkpoint(folder: Path) -> tuple[Checkpoint, Family, Decoder]:
-    """The checkpoint in `folder`, its family, and the decoder that its configuration describes."""
+    """Open the checkpoint in `folder`: it, its family, and the decoder that its configuration describes."""
     if path := linked(folder):
         if path.suffix in prebuilt.BACKENDS:
             raise UnsupportedCheckpoint(f"{path} is an export: there is nothing that its logits can be compared with")
@@ -54,7 +54,7 @@ def open_checkpoint(folder: Path) -> tuple[Checkpoint, Family, Decoder]:
 
 
 def convert(source: Path, target: Path, *, backend: str, precision: str, on_progress: Progress | None = None) -> None:
-    """Lower the checkpoint in `source` to the folder `target`, with one weight in memory at a time."""
+    """Lower the checkpoint in `source` to the folder `target`, one weight in memory at a time."""
     if (path := linked(source)) and path.suffix in prebuilt.BACKENDS:
         if (backend, precision) != (prebuilt.BACKENDS[path.suffix], PRECISION):
             raise StoreError(
@@ -85,17 +85,17 @@ def convert(source: Path, target: Path, *, backend: str, precision: str, on_prog
 
 
 def kept(checkpoint: Checkpoint, weights: Canonical, precision: str) -> Canonical | Kept:
-    """The weights as they are to be rounded to `precision`: those that are so already are not made float first."""
+    """The weights for `precision`: those that have it already are not converted to float in between."""
     return Kept(weights) if precision == checkpoint.exact else weights
 
 
 def expected_size(weights: Canonical, name: str) -> int:
-    """Bytes that the weights will take at the precision called `name`, about."""
+    """The estimated bytes of the weights at the precision `name`."""
     to = quantize.precision(name)
     size = 0.0
     for weight in weights:
         if weight == "lm_head" and weights.head_is_embedding and to.round:
-            continue  # stored once; what is not rounded may be wanted in both orders
+            continue  # stored once; unrounded embeddings may be stored in both orders
         for tensor in weights.parts(weight):
             bits = 32.0
             if to.round and len(tensor.shape) == 2 and not weight.endswith(quantize.EXACT):
@@ -107,7 +107,7 @@ def expected_size(weights: Canonical, name: str) -> int:
 
 
 class Watched(Lazy):
-    """The same weights, telling what part of their bytes has been lowered."""
+    """Weights that report progress, by bytes read."""
 
     def __init__(self, weights: Canonical | Kept, on_progress: Progress, step: str = "lowering"):
         self.table = self.weights = weights
@@ -118,5 +118,5 @@ class Watched(Lazy):
     def __getitem__(self, name: str) -> Weight:
         self.on_progress(self.step, sum(self.sizes[done] for done in self.read) / sum(self.sizes.values()))
         weight = self.weights[name]
-        self.read.add(name)  # so it counts when the next one is asked for
+        self.read.add(name)  # counts once the next one is asked for
         return weight

@@ -1,4 +1,4 @@
-"""The disk of the store: linked rather than copied, never reached through a symbolic link, and perhaps full."""
+"""The store's disk: files are linked rather than copied, symbolic links never followed out, and it may be full."""
 
 import errno
 import os
@@ -13,11 +13,11 @@ from model_store.errors import StoreError
 SPARE = 100_000_000
 """Bytes of the disk that are left free."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a system that has no room for more."""
+"""Errors that mean there is no room."""
 
 
 def own(root: Path, *parts: str) -> Path:
-    """A path in the store; raises StoreError where a symbolic link would lead out of it."""
+    """A path in the store; raises StoreError if a symbolic link leads out of it."""
     path = root
     for part in parts:
         path = path / part
@@ -27,7 +27,7 @@ def own(root: Path, *parts: str) -> Path:
 
 
 def walk(folder: Path | str) -> Iterator[os.stat_result]:
-    """The files in a folder and in those in it; links are not followed."""
+    """Yield all files in a folder and below; links are not followed."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -37,12 +37,12 @@ def walk(folder: Path | str) -> Iterator[os.stat_result]:
 
 
 def size_of(folder: Path | str) -> int:
-    """Bytes of a folder on the disk: a file with two names counts once."""
+    """Bytes of a folder on disk, where hard links count once."""
     return sum({(file.st_dev, file.st_ino): file.st_size for file in walk(folder)}.values())
 
 
 def freed_by(*folders: Path, kept: Path | None = None) -> int:
-    """Bytes that deleting folders frees: not those of files that have a name elsewhere, too, other than in `kept`."""
+    """Bytes that deleting folders frees: not those of files with another name elsewhere, unless in `kept`."""
     names = Counter((file.st_dev, file.st_ino) for folder in folders for file in walk(folder))
     sizes = {(file.st_dev, file.st_ino): (file.st_size, file.st_nlink) for folder in folders for file in walk(folder)}
     more = {(file.st_dev, file.st_ino) for file in walk(kept)} if kept and kept.is_dir() else set()
@@ -50,7 +50,7 @@ def freed_by(*folders: Path, kept: Path | None = None) -> int:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """The same file under another name; a copy where the disk knows no links."""
+    """Hard-link a file, or copy it if the disk has no links."""
     try:
         os.link(source, target)
     except OSError:
@@ -64,7 +64,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def link_tree(source: Path, target: Path, *, but: str = "") -> None:
-    """The same folder, file by file, under another name; without folders in it that begin with `but`."""
+    """Link a folder, file by file, without folders in it that begin with `but`."""
     target.mkdir(parents=True)
     for path in source.iterdir():
         if path.is_dir() and not path.is_symlink() and not (but and path.name.startswith(but)):
@@ -74,7 +74,7 @@ def link_tree(source: Path, target: Path, *, but: str = "") -> None:
 
 
 def sync(folder: Path) -> None:
-    """Force the names in a folder onto the disk, where the system can."""
+    """Flush a folder's names to disk, where the system can."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -85,7 +85,7 @@ def sync(folder: Path) -> None:
 
 @contextmanager
 def writing(root: Path) -> Iterator[None]:
-    """Write to a store; raises StoreError where that cannot be."""
+    """Context for writing to a store; raises StoreError if that fails."""
     try:
         yield
     except OSError as error:
@@ -94,13 +94,13 @@ def writing(root: Path) -> Iterator[None]:
             "else set CHATAPP_HOME, or CHATAPP_STORES, to another folder"
         )
         if error.errno in FULL:
-            disk = error.filename2 or error.filename or root  # of a copy the second is written
+            disk = error.filename2 or error.filename or root  # in a copy, the second file is written
             what = f"the disk with {disk} is full; free some space, perhaps with: chatapp gc, or chatapp rm"
         raise StoreError(what) from error
 
 
 def amount(size: int) -> str:
-    """Bytes, for a message."""
+    """Bytes, for messages."""
     if size >= 1e9:
         return f"{size / 1e9:.1f} GB"
     return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"

@@ -16,11 +16,11 @@ class StoreError(UserError):
 
 
 class HubUnreachable(StoreError):
-    """Nothing answered where the Hub should be."""
+    """The Hub cannot be reached."""
 
 
 class ModelNotFound(StoreError):
-    """No model has this name, and no checkpoint lies at this path."""
+    """There is no model of this name, and no checkpoint at this path."""
 
 
 class UnsupportedCheckpoint(StoreError):
@@ -28,7 +28,7 @@ class UnsupportedCheckpoint(StoreError):
 
 
 def shown(value: object) -> str:
-    """A value of somebody's file as JSON spells it, and no more than its beginning."""
+    """A value from a file as JSON, shortened for messages."""
     try:
         text = json.dumps(value)
     except ValueError:
@@ -37,6 +37,6 @@ def shown(value: object) -> str:
 
 
 def cut(name: object) -> str:
-    """A name of somebody's file in quotes, and no more than its beginning."""
+    """A name from a file in quotes, shortened for messages."""
     text = str(name)
     return repr(name) if len(text) <= 40 else f"{text[:40]!r}..."

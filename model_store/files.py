@@ -1,4 +1,4 @@
-"""Small files: read whole, only regular ones and only as much as their kind can need; written whole or not at all."""
+"""Read and write small files: only regular ones, up to a limit for their kind; written whole or not at all."""
 
 import errno
 import json
@@ -14,22 +14,22 @@ from model_store.errors import StoreError, UnsupportedCheckpoint
 
 MEGABYTE = 1 << 20
 LARGEST = 64 * MEGABYTE
-"""Bytes of a file whose name says nothing else."""
+"""Largest size in bytes of files of no special kind."""
 KINDS = {
     "tokenizer.json": 256 * MEGABYTE,  # the largest published ones have 35
     ".jinja": 4 * MEGABYTE,
     ".md": 4 * MEGABYTE,
     ".toml": 4 * MEGABYTE,
 }
-"""Bytes of a file by its name, or by the end of its name."""
+"""Largest size in bytes by name, or by the end of the name."""
 POINTER = b"version https://git-lfs.github.com/spec/"
-"""How the few lines begin that a clone without Git LFS has in the place of a large file."""
+"""The beginning of a Git LFS pointer, which a clone without LFS has instead of a large file."""
 MANIFEST_LIMIT = 1 << 26
-"""Bytes of one of the store's own small files."""
+"""Largest size in bytes of the store's own small files."""
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A regular file, opened to be read; OSError where there is a device, a pipe or a folder, none of which ends."""
+    """Open a regular file for reading; OSError for devices, pipes and folders, which have no end."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -38,7 +38,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """All of a file; OSError where it is larger than any of its kind."""
+    """Read a whole file; OSError if it is too large for its kind."""
     most = KINDS.get(path.name) or KINDS.get(path.suffix, LARGEST)
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -48,7 +48,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def refuse_pointer(path: Path) -> None:
-    """Raise UnsupportedCheckpoint for a file that Git LFS has not fetched."""
+    """Raise UnsupportedCheckpoint for a Git LFS pointer."""
     with suppress(OSError), open_file(path) as file:
         if file.read(len(POINTER)) == POINTER:
             raise UnsupportedCheckpoint(
@@ -57,12 +57,12 @@ def refuse_pointer(path: Path) -> None:
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """All of a text in UTF-8, with the ends of lines as Python has them."""
+    """Read a whole UTF-8 text, with universal newlines."""
     return read_bytes(path).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of a checkpoint."""
+    """Read a JSON object from a file of a checkpoint."""
     try:
         value = json.loads(read_bytes(path))
     except FileNotFoundError:
@@ -78,19 +78,19 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def optional_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of a checkpoint, empty if there is no such file."""
+    """Read a JSON object from a file of a checkpoint; {} if there is no such file."""
     return read_json(path) if path.is_file() else {}
 
 
 def stays(path: Path) -> bool:
-    """Whether a file is in its folder: no link leads elsewhere, but to the blobs of the Hub's cache."""
+    """Whether a file really is in its folder: no link leads elsewhere, but to the blobs of the Hub's cache."""
     target, folder = path.resolve(), path.parent.resolve()
     snapshots = next((above for above in (folder, *folder.parents) if above.name == "snapshots"), None)
     return folder in target.parents or (snapshots is not None and target.parent == snapshots.parent / "blobs")
 
 
 def read_manifest(path: Path | str) -> dict[str, Any]:
-    """The JSON object in one of the store's own files."""
+    """Read a JSON object from one of the store's own files."""
     try:
         with open(path, "rb", 0) as file:
             content = file.read(1 << 16)
@@ -111,7 +111,7 @@ def write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> 
         temporary.write_text(json.dumps(value, indent=indent) + "\n", "utf-8")
         temporary.replace(path)
     except OSError as error:
-        error.filename = str(path)  # a full disk does not say what it had no room for
+        error.filename = str(path)  # the error of a full disk names no file
         raise
     finally:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Whether a model fits this machine, about: before its weights are fetched."""
+"""Estimate whether a model fits this machine, before its weights are downloaded."""
 
 import json
 import re
@@ -14,30 +14,30 @@ from model_store.checkpoint.checkpoint import DTYPES, HEADER_LIMIT, ROUNDED, spa
 from model_store.errors import UnsupportedCheckpoint
 
 HEADER_START = 1 << 16
-"""Bytes of a weights file that are read at first: most headers end there."""
+"""Bytes of a weights file that are read first: most headers end there."""
 CONVERSATION = 4096
-"""Tokens of context for which memory is reckoned."""
+"""Tokens of context assumed when estimating memory."""
 BESIDE = re.compile(
     r"([._]scales?(_2|_inv)?|qzeros|zero_point|g_idx|_shape|SCB|absmax|quant_map|bitsandbytes__\w+|weight_format)$"
 )
-"""How the names of tensors end that stand beside rounded weights."""
+"""Endings of the names of tensors that belong to rounded weights."""
 RUNTIME = 200_000_000
 """Bytes that Python and a backend take besides the model."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of a checkpoint, as far as they are known before they are here."""
+    """What is known of a checkpoint's weights before they are downloaded."""
 
     parameters: int
     bits: float
-    """Of each in the checkpoint, scales of rounded ones included."""
+    """Bits per weight in the checkpoint, scales included."""
 
 
 def read_header(name: str, size: int, start: Callable[[int], bytes], *, packed_bits: int = 4) -> Weights:
-    """The weights of a safetensors file of so many bytes, of which `start` gives as many of the first as it is asked.
+    """Read the weights' number and bits from a safetensors file's header; `start` returns its first bytes.
 
-    The offsets in its header must fit. `packed_bits` are those of each number in words of 32.
+    The offsets in its header must fit `size`. `packed_bits` is the width of numbers packed into words of 32 bits.
     """
     found = start(HEADER_START)
     length = int.from_bytes(found[:8], "little")
@@ -58,7 +58,7 @@ def read_header(name: str, size: int, start: Callable[[int], bytes], *, packed_b
 
 
 def count_weights(tensor: str, entries: dict[str, Any], packed_bits: int) -> int:
-    """How many weights a tensor of a checkpoint holds: of rounded ones, which stand packed, about."""
+    """The estimated number of weights in a tensor, which may be packed."""
     dtype, count = str(entries[tensor]["dtype"]), int(prod(entries[tensor]["shape"]))
     if BESIDE.search(tensor) or dtype not in DTYPES | ROUNDED or dtype == "I64":
         return 0
@@ -66,24 +66,24 @@ def count_weights(tensor: str, entries: dict[str, Any], packed_bits: int) -> int
         return 32 // packed_bits * count
     if dtype == "U8":
         nibbles = tensor.endswith(("_blocks", "_packed")) or {tensor + ".absmax", tensor + "_scale_2"} & set(entries)
-        return count * (2 if nibbles else 4)  # three values take two bits in BitNet's
+        return count * (2 if nibbles else 4)  # four values in a byte, as BitNet packs them
     return count
 
 
 def lowered_size(parameters: int, precision: str) -> int:
-    """Bytes that so many weights take at a precision, about."""
+    """The estimated bytes of so many weights at a precision."""
     to = quantize.precision(precision)
-    block = to.block or 1024  # a row
+    block = to.block or 1024  # a whole row
     return int(parameters * (to.bits if to.bits == 32 else to.bits + 32 / block) / 8)
 
 
 def memory_needed(weights: int, cache: int) -> int:
-    """Bytes of memory to run: weights, keys and values, the runtime."""
+    """Bytes of memory to run: weights, cache, runtime."""
     return weights + cache + RUNTIME
 
 
 def cache_size(decoder: Decoder) -> int:
-    """Bytes of the keys and values of a conversation, and of states."""
+    """Bytes of the keys, values and states of a conversation."""
     layers = [one for _, one in decoder.caches] + [*decoder.encoder]
     per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
     states = (one.recurrence for one in decoder.layers if isinstance(one.recurrence, MatrixState | SelectiveState))

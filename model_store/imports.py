@@ -1,4 +1,4 @@
-"""`import`: bring a model that is on this machine already into the store, linked where it is, or copied."""
+"""`import`: bring a model that is on this machine into the store, by a link or a copy."""
 
 import shutil
 from contextlib import ExitStack
@@ -25,15 +25,15 @@ class Plan:
     """A checkpoint folder, a GGUF file or an export."""
     source: Path
     copied: int
-    """Bytes that are to be copied; 0 for a link."""
+    """Bytes to copy; 0 for a link."""
     free: int
-    """Bytes that are free in the store."""
+    """Bytes free on the store's disk."""
     model: StoredModel
-    """As it will be, under the name it will have."""
+    """The model as it will be, with its name."""
 
 
 def plan(store: Store, given: str, *, name: str | None = None, copy: bool = False) -> Plan:
-    """The plan of an import; nothing is written to the store."""
+    """Plan an import; nothing is written."""
     source = find(given, store.places)
     if source is None:
         raise UnsupportedCheckpoint(
@@ -56,10 +56,10 @@ def plan(store: Store, given: str, *, name: str | None = None, copy: bool = Fals
 
 
 def refuse_taken(store: Store, name: str, path: Path) -> None:
-    """Refuse a name that a model has which is not the one at `path`, nor another snapshot of the same repository."""
+    """Raise for the name of another model than the one at `path`, or another snapshot of its repository."""
     known, stopped = store.registered(name), store.location(name).imported
     taken = any(pulled.is_here(Location(root, name)) for root in store.roots)
-    if known or stopped.is_dir():  # the latter alone: an import that was stopped at its end
+    if known or stopped.is_dir():  # a folder alone: a copy that was stopped at its end
         other = origin(known.folder if known else stopped) != path
         taken = taken or (other and name not in store.names_of(path))
     if taken:
@@ -67,7 +67,7 @@ def refuse_taken(store: Store, name: str, path: Path) -> None:
 
 
 def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> StoredModel:
-    """Import as planned, linked or copied; raises StoreError where the store cannot be written."""
+    """Import as planned; raises StoreError if the store cannot be written."""
     name, source, target = plan.model.name, Source(plan.source), store.location(plan.model.name).imported
     if plan.copied > plan.free:
         raise StoreError(
@@ -76,9 +76,9 @@ def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> 
         )
     linked = source.is_checkpoint and not plan.copied
     with ExitStack() as until_done:
-        with store.naming():  # of which another process sees the outcome, or the work
+        with store.naming():  # other processes see the result, or the lock
             held = until_done.enter_context(store.working(name, "importing", on_progress))
-            refuse_taken(store, name, source.path)  # another process may have been quicker
+            refuse_taken(store, name, source.path)  # another process may have been faster
         if plan.copied:
             store.fill(name, lambda folder: source.write_copy(folder, plan.copied, held.telling(on_progress)))
         elif not linked and not target.exists():

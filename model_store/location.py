@@ -1,4 +1,4 @@
-"""The location of a model in the store: one of the store's folders, a name in it, and the paths that follow."""
+"""Where a model is in the store: a store folder, a name in it, and the paths that follow."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,14 +7,14 @@ from model_store.disk import own
 
 MANIFEST = "model.json"
 CHECKPOINTS = "checkpoints"
-"""Of a folder of the store: the checkpoints that were pulled."""
+"""The folder, in a store folder, of checkpoints that were pulled."""
 IMPORTED = "checkpoint"
-"""Of a model's folder: its checkpoint, where that was imported or copied. All else there can be made again."""
+"""The folder, in a model's, of a checkpoint that was copied; everything else there can be made again."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """The location of a model in one folder of the store; its paths raise StoreError where a link leads out of it."""
+    """A model's location in one store folder; paths raise StoreError if a link leads out of it."""
 
     root: Path
     name: str
@@ -26,32 +26,32 @@ class Location:
 
     @property
     def removed(self) -> Path:
-        """The same while it is being removed."""
+        """That folder while it is being removed."""
         return own(self.root, f".{self.name}.gone")
 
     @property
     def manifest(self) -> Path:
-        """The file that says what the model is, without which it is none."""
+        """The manifest, without which there is no model."""
         return self.folder / MANIFEST
 
     @property
     def imported(self) -> Path:
-        """The checkpoint, where it was imported or copied."""
+        """The checkpoint, if it was copied."""
         return own(self.root, self.name, IMPORTED)
 
     @property
     def checkpoint(self) -> Path:
-        """The checkpoint, where it was pulled."""
+        """The checkpoint, if it was pulled."""
         return own(self.root, CHECKPOINTS, self.name)
 
     @property
     def partial(self) -> Path:
-        """The same while it is being fetched: whole files named after their digests, and parts of others."""
+        """The pulled checkpoint during download: whole files named by digest, and parts of others."""
         return own(self.root, CHECKPOINTS, f".{self.name}.partial")
 
     @property
     def replaced(self) -> Path:
-        """The revision before, while the next one takes its name."""
+        """The previous revision, while the next one takes its name."""
         return own(self.root, CHECKPOINTS, f".{self.name}.old")
 
     @property

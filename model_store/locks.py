@@ -1,4 +1,4 @@
-"""One process at a time works on a model; the others can tell which one, on what, and how far it is."""
+"""Locks: one process at a time works on a model; others can tell which, on what, and how far."""
 
 import json
 import os
@@ -20,22 +20,22 @@ from model_store.location import CHECKPOINTS, Location
 
 FOLDER = ".locks"
 BLOBS = "blobs"
-"""The name of the lock of the blobs, which no model has."""
+"""The name of the blobs' lock, which is no model's name."""
 LOOK = 0.1
-"""Seconds between two looks at whether another process is done."""
+"""Seconds between two attempts to take a lock."""
 EVERY = 0.2
-"""Seconds between two notes of how far the work is."""
+"""Seconds between two records of progress."""
 RECORD = 1024
-"""Bytes of a note: each is written over the last one, at once."""
+"""Bytes of a record, which is overwritten in one write."""
 PREFIX = ".unfinished-"
-"""How the names of folders in the making begin."""
+"""The prefix of unfinished folders."""
 LOCKED = 1 << 30
-"""The byte that Windows locks, far from what others read."""
+"""The offset of the byte that Windows locks, far from what others read."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who works on a model, and how far that is."""
+    """The process that works on a model, and its progress."""
 
     pid: int
     host: str
@@ -52,11 +52,11 @@ class Owner:
 
 
 OnWait = Callable[[Owner | None], None]
-"""Called again and again while another process, if it has said so yet, works on the model; may raise."""
+"""Called repeatedly while another process works on the model, with its record if there is one; may raise."""
 
 
 class Held:
-    """A lock that this process has."""
+    """A lock that this process holds."""
 
     def __init__(self, handle: int, what: str):
         self.handle, self.told = handle, 0.0
@@ -64,13 +64,13 @@ class Held:
         self.write(self.owner)
 
     def tell(self, step: str, share: float) -> None:
-        """Let the others know how far the work is."""
+        """Record progress for other processes."""
         if time.monotonic() - self.told >= EVERY:
             self.told = time.monotonic()
             self.write(Owner(self.owner.pid, self.owner.host, self.owner.since, self.owner.what, step, share))
 
     def telling(self, on_progress: Progress | None) -> Progress:
-        """A callback that tells the others and `on_progress`."""
+        """A callback that records progress and calls `on_progress`."""
 
         def tell(step: str, share: float) -> None:
             self.tell(step, share)
@@ -80,7 +80,7 @@ class Held:
         return tell
 
     def write(self, owner: Owner) -> None:
-        """Write the note, for which a full disk may have no room: the lock holds without."""
+        """Write the record, if the disk has room; the lock holds without it."""
         with suppress(OSError):
             os.lseek(self.handle, 0, os.SEEK_SET)
             os.write(self.handle, json.dumps(asdict(owner)).encode()[:RECORD].ljust(RECORD))
@@ -88,10 +88,10 @@ class Held:
 
 @contextmanager
 def alone(location: Location, what: str, on_wait: OnWait | None = None) -> Iterator[Held]:
-    """Be the only one to work on a model of a store; without `on_wait`, raise StoreError if another does.
+    """Hold the lock of a model; without `on_wait`, raise StoreError if another process has it.
 
-    The system ends this when the process ends, however it does: nobody waits for the dead.
-    The file stays, for were it deleted, two could hold it.
+    The system releases it when the process ends, in whatever way. The lock file is never deleted: two processes could
+    then hold locks on different files.
     """
     path = own(location.root, FOLDER, location.name)
     handle = open_lock(path, location)
@@ -110,10 +110,10 @@ def alone(location: Location, what: str, on_wait: OnWait | None = None) -> Itera
 
 
 def open_lock(path: Path, location: Location) -> int:
-    """The file of a lock, made where it is not there.
+    """Open a lock's file, creating it if need be.
 
-    A full disk may have no room for it: then a folder is locked in its place, so that room can be made, the store's
-    for the blobs and another one for whoever deletes a model and then its blobs.
+    If the disk has no room even for that, a folder is locked instead, so that room can be made: the store's for the
+    blobs, and another one for whoever deletes a model and then its blobs.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,23 +122,23 @@ def open_lock(path: Path, location: Location) -> int:
         root, name = location.root, location.name
         folders = (root,) if name == BLOBS else (path.parent, root / name, root / CHECKPOINTS)
         for folder in folders if error.errno in FULL else ():
-            with suppress(OSError):  # not there; and Windows locks no folders
+            with suppress(OSError):  # missing, or on Windows, which locks no folders
                 return os.open(folder, os.O_RDONLY)
         raise
 
 
 def working_on(location: Location) -> Owner | None:
-    """Who works on a model now; looking takes the lock for a moment at most, and writes nothing."""
+    """Who works on a model now; looking takes the lock for a moment, and writes nothing."""
     path = own(location.root, FOLDER, location.name)
     try:
         with open(path, "r+b", 0) as file:
             return None if lock(file.fileno()) else read_owner(path)
-    except OSError:  # nobody ever has
+    except OSError:  # never locked
         return None
 
 
 def read_owner(path: Path) -> Owner | None:
-    """Who holds the lock at `path`, or did last."""
+    """Who holds, or last held, the lock at `path`."""
     try:
         return Owner(**json.loads(path.read_bytes()[:RECORD]))
     except (OSError, ValueError, TypeError, RecursionError):  # not written yet
@@ -146,7 +146,7 @@ def read_owner(path: Path) -> Owner | None:
 
 
 def lock(handle: int) -> bool:
-    """Lock an open file, unless another has."""
+    """Lock an open file; False if another process has."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -164,7 +164,7 @@ def lock(handle: int) -> bool:
 
 @contextmanager
 def unfinished(folder: Path) -> Iterator[Path]:
-    """A new folder in `folder`, which disappears unless it is renamed; who may read the one may read the other."""
+    """A new folder in `folder`, deleted at the end unless renamed; as readable as its parent."""
     made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=folder))
     made.chmod(stat.S_IMODE(folder.stat().st_mode))
     try:
@@ -174,7 +174,7 @@ def unfinished(folder: Path) -> Iterator[Path]:
 
 
 def sweep(root: Path) -> None:
-    """Delete what processes that were killed left in the folders of `root`."""
+    """Delete what killed processes left in the folders of `root`."""
     for folder in {path.parent for path in root.glob(f"*/{PREFIX}*")}:
         # in use, removed meanwhile, or another user's
         with suppress(OSError, StoreError), alone(Location(root, folder.name), "sweeping"):

@@ -1,4 +1,4 @@
-"""A model of the store, its variants, and the names that it can have."""
+"""Models of the store, their variants, and their names."""
 
 import re
 from collections.abc import Mapping
@@ -9,20 +9,20 @@ from typing import Any
 from model_store.errors import StoreError
 
 BUILTIN = "builtin"
-"""The name of the model that is shipped with the package."""
+"""The name of the model shipped with the package."""
 DEVICES = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[\d¹²³]|lpt[\d¹²³])(\..*)?", re.IGNORECASE)
-"""Names that mean a device on Windows."""
+"""Names of devices on Windows."""
 RESERVED = ("blobs", "checkpoints")
 """Folders of a store that are no models."""
 LARGE = 1_000_000_000
-"""Parameters from which int4 is the default."""
+"""Models with at least this many parameters default to int4."""
 MIXTURES = (
     "afmoe", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "exaone_moe", "flex_olmo", "glm4_moe",
     "glm4_moe_lite", "gpt_oss", "granitemoe", "granitemoe_swa", "granitemoehybrid", "granitemoeshared",
     "hunyuan_v1_moe", "jamba", "lfm2_moe", "mellum", "minimax_m2", "mixtral", "olmoe", "phimoe", "qwen2_moe",
     "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "sarvam_moe", "solar_open",
 )  # fmt: skip
-"""Types that run with experts."""
+"""Model types with experts."""
 
 
 @dataclass(frozen=True)
@@ -35,44 +35,44 @@ class Variant:
     size: int
     """Bytes on disk."""
     seconds: float
-    """How long lowering took; 0 when it was there already."""
+    """The time of lowering; 0 if it existed already."""
     verdicts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What verification found, by device: `passed`, `date` and all that `chatapp verify --json` prints."""
+    """Verdicts by device: `passed`, `date` and all else that `chatapp verify --json` prints."""
 
     signature: str = ""
-    """What it was lowered for: versions of the graph and the runtime, and the processor where that counts."""
+    """What it was lowered for: versions of graph and runtime, and the processor where that matters."""
     made: Mapping[str, Any] = field(default_factory=dict)
-    """What made it (`by`), when (`time`), of which checkpoint (`of`, its fingerprint), and its `digest`."""
+    """What made it (`by`), when (`time`), from which checkpoint (`of`, its fingerprint), and its `digest`."""
 
     def failed(self, device: str) -> bool:
-        """Whether it was verified on a device and must not be chosen there."""
+        """Whether it failed verification on a device."""
         return not self.verdicts.get(device, {"passed": True})["passed"]
 
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A runnable model: a checkpoint, and what it has been lowered to."""
+    """A runnable model: a checkpoint, and its lowered variants."""
 
     name: str
     folder: Path
-    """The checkpoint: config.json, weights, and a vocabulary in one form or another."""
+    """The checkpoint's folder: config.json, weights, and a vocabulary in some form."""
     family: str
     parameters: int
     context_length: int
     chats: bool
-    """Whether it has a chat template; others continue a text."""
+    """Whether it has a chat template; otherwise it continues texts."""
     size: int
     """Bytes of the checkpoint."""
     variants: tuple[Variant, ...] = ()
     own_precision: str = ""
-    """What the weights are rounded to already, or nearest to that; empty for those that are not."""
+    """The precision that the weights are rounded to already, or the nearest; "" if they are not rounded."""
     own_precision_reason: str = ""
     export: str = ""
-    """The one backend that it was exported for by others, if it was."""
+    """For an export by other programs: the only backend that runs it."""
 
     @property
     def precision(self) -> str:
-        """The precision used unless another is asked for."""
+        """The default precision."""
         return self.own_precision or usual_precision(self.parameters)
 
     @property
@@ -86,12 +86,12 @@ class StoredModel:
 
 
 def usual_precision(parameters: int) -> str:
-    """The precision for so many parameters unless another is asked for."""
+    """The default precision for so many parameters."""
     return "int4" if parameters >= LARGE else "int8"
 
 
 def is_name(name: str) -> bool:
-    """Whether `name` can be the name of a model rather than a path."""
+    """Whether `name` can be a model's name rather than a path."""
     return (
         name not in ("", ".", "..")
         and not name.startswith(".")
@@ -103,7 +103,7 @@ def is_name(name: str) -> bool:
 
 
 def fault_of(name: str) -> str:
-    """Why no model can be given this name; empty if one can. Some have such a name from before, and keep it."""
+    """Why no new model can have this name; "" if one can. Older models may have such a name."""
     if name == BUILTIN:
         return "it is that of the model that comes with chatapp"
     if name.casefold() in RESERVED:
@@ -120,6 +120,6 @@ def fault_of(name: str) -> str:
 
 
 def check_new_name(name: str) -> None:
-    """Refuse a name that no model can be given."""
+    """Raise for a name that no new model can have."""
     if why := fault_of(name):
         raise StoreError(f"{name!r} cannot be the name of a model: {why}; choose another")

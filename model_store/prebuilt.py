@@ -1,4 +1,4 @@
-"""Models that others have exported for a runtime: ONNX with caches, stateful OpenVINO models, Core ML packages."""
+"""Models exported by other programs: ONNX with caches, stateful OpenVINO models, Core ML packages."""
 
 import shutil
 from importlib import import_module
@@ -14,26 +14,26 @@ from model_store.models import StoredModel
 from model_store.tokenizers.chat_template import chat_template
 from model_store.tokenizers.vocabulary import check_tokenizer
 
-if TYPE_CHECKING:  # what it imports, listings do without
+if TYPE_CHECKING:  # listings must not import these
     from model_store.checkpoint.checkpoint import Config
 
 GRAPHS = (
     "openvino_model.xml", "onnx/model.onnx", "model.onnx", "onnx/decoder_model_merged.onnx",
     "decoder_model_merged.onnx",
 )  # fmt: skip
-"""Exported graphs as they are looked for."""
+"""Exported graphs in the order in which they are looked for."""
 PACKAGE = ".mlpackage"
-"""The end of a Core ML package's name, which is a folder."""
+"""The ending of a Core ML package, which is a folder."""
 BACKENDS = {".onnx": "onnx", ".xml": "openvino", PACKAGE: "coreml"}
-"""The backends that run exports, by the end of their names."""
+"""The backends that run exports, by ending."""
 REASON = "its maker chose it: an export runs as it is, on {} only"
 SMALL = (".json", ".txt", ".model", ".jinja")
 LENGTHS = ("max_position_embeddings", "n_positions", "seq_length", "n_ctx")
-"""Fields of config.json that may have the context's length."""
+"""Fields of config.json that may hold the context length."""
 
 
 def find_export(path: Path) -> Path | None:
-    """The exported graph at `path`, which may be in a folder; None if there is none."""
+    """The exported graph at `path`, or in that folder; None if there is none."""
     if path.is_file() or path.suffix == PACKAGE:
         return path if path.suffix in BACKENDS else None
     there = [path / name for name in GRAPHS if (path / name).is_file()]
@@ -48,7 +48,7 @@ def find_export(path: Path) -> Path | None:
 
 
 def publisher(graph: Path) -> Path:
-    """The folder with the config.json that belongs to an exported graph."""
+    """The folder with the config.json of an exported graph."""
     for folder in (graph.parent, graph.parent.parent):
         if (folder / "config.json").is_file():
             return folder
@@ -56,25 +56,25 @@ def publisher(graph: Path) -> Path:
 
 
 def graph_files(graph: Path) -> list[Path]:
-    """The files of a graph: itself, and its weights where they are beside it; or all those of a package."""
+    """A graph's files: itself and the weights beside it, or all of a package."""
     if graph.is_dir():
         return sorted(path for path in graph.rglob("*") if path.is_file())
     if graph.suffix == ".xml":
         beside = [graph.with_suffix(".bin")]
-    else:  # our own is model.data
+    else:  # our own are in model.data
         beside = [graph.with_suffix(".data"), *sorted(graph.parent.glob(f"{graph.name}?data*"))]
     return [graph, *(path for path in beside if path.is_file())]
 
 
 def copy_small(graph: Path, folder: Path) -> None:
-    """Copy to `folder` what a publisher's folder has beside the weights."""
+    """Copy a publisher's small files to `folder`."""
     for path in sorted(publisher(graph).iterdir()):
         if path.suffix in SMALL and path.name != LINK and path.is_file():
             shutil.copyfile(path, folder / path.name)
 
 
 def write_files(graph: Path, folder: Path) -> None:
-    """Write to `folder` what a checkpoint has beside the weights, and where those are."""
+    """Write to `folder` what a checkpoint has besides weights, and a link to these."""
     inside = graph.is_relative_to(folder)
     if not inside:
         copy_small(graph, folder)
@@ -82,7 +82,7 @@ def write_files(graph: Path, folder: Path) -> None:
 
 
 def describe(folder: Path, graph: Path) -> StoredModel:
-    """The model that an export is, whose other files are in `folder`; BackendError where its runtime cannot run it."""
+    """Describe an export, whose other files are in `folder`; BackendError if its runtime cannot run it."""
     config, backend = read_json(folder / "config.json"), BACKENDS[graph.suffix]
     context = context_length(folder / "config.json", config)
     found: Facts = import_module(f"backends.{backend}.prebuilt").inspect(Prebuilt(str(graph), context))
@@ -102,7 +102,7 @@ def describe(folder: Path, graph: Path) -> StoredModel:
 
 
 def context_length(where: object, config: "Config") -> int:
-    """Tokens that the model was made for."""
+    """The context length that the model was made for."""
     inner = config.get("text_config")
     both = {**config, **(inner if isinstance(inner, dict) else {})}
     found = next((both[name] for name in LENGTHS if both.get(name) is not None), None)

@@ -1,4 +1,4 @@
-"""`cache`: what runtimes keep beside lowered models for a quicker start; it can be deleted at any time."""
+"""`cache`: models that runtimes have compiled for a faster start; they can be deleted at any time."""
 
 import shutil
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from model_store.location import Location
 from model_store.locks import alone
 
 PREFIX = "compiled"
-"""How the folders begin in which OpenVINO and Core ML keep compiled models, inside a variant's."""
+"""The prefix of folders of compiled models, in a variant's folder."""
 LIMIT = 8_000_000_000
-"""Bytes of all of them together, above which those not used for longest are deleted."""
+"""Most bytes of all compiled models; beyond, the least recently used are deleted."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Cache:
     folder: Path
     size: int
     used: float
-    """When it was last written or read, as far as the disk tells."""
+    """When it was last used, as far as the disk tells."""
 
 
 def caches(locations: Iterable[Location]) -> list[Cache]:
-    """The compiled models of the models at some locations, the one not used for longest first."""
+    """The compiled models at some locations, least recently used first."""
     found = []
     for location in locations:
         for folder in caches_in(location.folder):
@@ -41,13 +41,13 @@ def caches(locations: Iterable[Location]) -> list[Cache]:
 
 
 def caches_in(folder: Path) -> list[Path]:
-    """The compiled models of the model in `folder`."""
+    """The folders of compiled models in a model's folder."""
     every = folder.glob(f"[!.]*-*/{PREFIX}*")
     return sorted(path for path in every if path.is_dir() and not path.is_symlink() and not path.parent.is_symlink())
 
 
 def trim(locations: Iterable[Location], limit: int = LIMIT) -> list[Cache]:
-    """Delete those not used for longest until the rest is small enough; what was deleted."""
+    """Delete the least recently used until the rest fits; returns the deleted ones."""
     found = caches(locations)
     excess, chosen = sum(one.size for one in found) - limit, []
     for one in found:
@@ -58,7 +58,7 @@ def trim(locations: Iterable[Location], limit: int = LIMIT) -> list[Cache]:
 
 
 def delete(chosen: Iterable[Cache]) -> list[Cache]:
-    """Delete compiled models, but for those of models that another process works on."""
+    """Delete compiled models, except those of models that another process works on."""
     deleted = []
     for one in chosen:
         with suppress(StoreError, OSError), alone(Location(one.folder.parents[2], one.model), "clearing its cache"):

@@ -22,33 +22,33 @@ from model_store.location import IMPORTED, MANIFEST, Location
 from model_store.locks import Held, Owner, alone, sweep, unfinished, working_on
 from model_store.models import BUILTIN, StoredModel, Variant, fault_of, is_name
 
-if TYPE_CHECKING:  # what it imports, listings do without
+if TYPE_CHECKING:  # listings must not import these
     from model_store.local.sources import Source
 
 BUILTIN_FOLDER = Path(__file__).parent / "builtin"
 REMOVING = "removing"
 NAMES = ".names"
-"""The name of the lock of those that are given, which no model has."""
+"""The name of the lock for giving names, which is no model's name."""
 
 
 class Store:
-    """The models in one folder, or in several of which the first takes what is new: `NAME/` for each.
+    """The models in one folder, or in several of which the first takes new ones: `NAME/` for each.
 
     A variant is complete when its folder has its final name and as many bytes as were written, and a model when its
-    manifest is there; both are written under another name first, so that an interrupted command leaves nothing that
-    looks whole. What a killed one leaves is deleted before the next lowering.
+    manifest exists; both are first written under another name, so that an interrupted command leaves nothing that looks
+    whole. What a killed one leaves is deleted before the next lowering.
     """
 
     def __init__(self, root: Path, places: Places | None = None, more: Sequence[Path] = ()):
         self.root, self.places, self.roots = root, places, (root, *more)
         self.adopted: list[str] = []
-        """The names of models that are linked since this was opened."""
+        """The models that were linked since the store was opened."""
 
     def location(self, name: str) -> Location:
-        """The location of a model, or of one that would be called so."""
+        """The location of a model, or of a new one with this name."""
         if name == BUILTIN or not is_name(name):
             return Location(self.root, name)
-        from model_store.hub import pulled  # slow to import, and of no use to the built-in model
+        from model_store.hub import pulled  # slow to import, and not needed for the built-in model
 
         return pulled.locate(self.roots, name)
 
@@ -57,7 +57,7 @@ class Store:
         return self.location(name).folder
 
     def locations(self) -> dict[str, Location]:
-        """The locations of all models but the built-in, by name."""
+        """The locations of all models but the built-in one, by name."""
         from model_store.hub import pulled
 
         found: dict[str, Path] = {}
@@ -73,11 +73,11 @@ class Store:
         return {name: Location(root, name) for name, root in sorted(found.items())}
 
     def every_location(self) -> dict[str, Location]:
-        """The locations of all models, the built-in first."""
+        """The locations of all models, the built-in one first."""
         return {BUILTIN: self.location(BUILTIN), **self.locations()}
 
     def survey(self) -> tuple[list[StoredModel], dict[str, str]]:
-        """The models that can be read, and by name what is wrong with others or with how they were pulled."""
+        """The readable models, and by name what is wrong with others or with their download."""
         from model_store.hub import manifest
 
         found, broken = [self.get(BUILTIN)], {}
@@ -85,12 +85,12 @@ class Store:
             try:
                 found.append(self.read(location))
                 manifest.read_files(location.checkpoint)
-            except (StoreError, OSError, ValueError) as error:  # one that nobody foresaw hides no other model
+            except (StoreError, OSError, ValueError) as error:  # an unforeseen one must not hide other models
                 broken[name] = str(error)
         return found, broken
 
     def list(self) -> list[StoredModel]:
-        """The models that can be read, the built-in first; how others were pulled is not looked at."""
+        """The readable models, the built-in one first; downloads are not looked at."""
         found = [self.get(BUILTIN)]
         for location in self.locations().values():
             with suppress(StoreError, OSError, ValueError):
@@ -98,11 +98,11 @@ class Store:
         return found
 
     def read(self, location: Location) -> StoredModel:
-        """The model at a location as its manifest tells, where it has one."""
+        """Read the model at a location by its manifest."""
         return read_model(location.folder) if os.path.exists(location.manifest) else self.get(location.name)
 
     def get(self, name: str) -> StoredModel:
-        """The model called `name`, at this path, or pulled from or in the Hub's cache of this repository."""
+        """The model `name`: a name, a path, or a Hub repository that was pulled or is in the Hub's cache."""
         try:
             return self.look_up(name)
         except StoreError as error:
@@ -111,7 +111,7 @@ class Store:
             raise
 
     def unready(self, name: str) -> str:
-        """Why a model is not there yet, or no longer: another process is at it, or only a part has come."""
+        """Why a model is missing: another process works on it, or it is only partly downloaded."""
         from model_store.hub import manifest, pulled
 
         begun = (pulled.find(root, name, unfinished=True) for root in self.roots)
@@ -119,7 +119,7 @@ class Store:
         if not is_name(location.name):
             return ""
         owner = working_on(location)
-        if owner and owner.what == REMOVING:  # half of it is gone
+        if owner and owner.what == REMOVING:  # it is half deleted
             return f"{name} is being removed by {owner}"
         if not pulled.is_begun(location) or pulled.is_here(location):
             return ""
@@ -127,7 +127,7 @@ class Store:
         return f"{name} {how}: chatapp pull {manifest.read_reference(location.partial)}"
 
     def look_up(self, name: str) -> StoredModel:
-        """The model that `get` gives, while nobody removes it."""
+        """The same, but without saying that another process is at work on the model."""
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
         from model_store.hub import pulled
@@ -140,7 +140,7 @@ class Store:
         if is_name(name):
             if model := self.registered(name):
                 return self.register(name, model.folder, known=True)
-            if (copied := self.location(name).imported).is_dir():  # an import was stopped at its end
+            if (copied := self.location(name).imported).is_dir():  # a copy was stopped at its end
                 return self.register(name, copied)
         here = (None if os.path.exists(os.path.expanduser(name)) else pulled.find(root, name) for root in self.roots)
         if found := next(filter(None, here), None):
@@ -157,24 +157,24 @@ class Store:
         raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")
 
     def adopt(self, source: "Source") -> StoredModel:
-        """The model of a user's own, linked where it is."""
+        """Link a user's own model."""
         if names := self.names_of(source.path):
             return self.link(names[0], source)
         with self.naming():
-            if not (names := self.names_of(source.path)):  # another process may have been quicker
+            if not (names := self.names_of(source.path)):  # another process may have been faster
                 self.adopted += (names := [self.name_for(source.path, source.name)])
             return self.link(names[0], source)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Be the only one to give a name; where nothing can be written, none is kept."""
+        """Context that holds the lock for giving names, if the store can be written."""
         with ExitStack() as held:
             with suppress(OSError):
                 held.enter_context(alone(Location(self.root, NAMES), "naming a model", lambda owner: None))
             yield
 
     def link(self, name: str, source: "Source") -> StoredModel:
-        """The model `name`, linked to a source."""
+        """Link a source as the model `name`."""
         if source.is_checkpoint:
             return self.register(name, source.path)
         if not self.registered(name):
@@ -183,21 +183,21 @@ class Store:
 
     @contextmanager
     def adopting(self) -> Iterator[None]:
-        """Inside, a model is used; where that fails, those that were linked for it and not lowered are forgotten."""
+        """Context in which a model is used; if that fails, models linked for it and not lowered are forgotten."""
         try:
             yield
         except Exception:
             for location in map(self.location, self.adopted):
-                with suppress(StoreError):  # one that another process works on has become its own
+                with suppress(StoreError):  # another process works on it: keep it
                     if not location.partial.exists() and not read_model(location.folder).variants:
                         self.remove_from(location)
             raise
 
     def names_of(self, path: Path) -> Sequence[str]:
-        """The names of what is linked to `path`, or to another snapshot of its repository; first the path's own."""
+        """The names of models linked to `path`, or to another snapshot of its repository; the path's own first."""
         found = []
         for name, location in self.locations().items():
-            with suppress(StoreError):  # it has no manifest, or a damaged one
+            with suppress(StoreError):  # no manifest, or a damaged one
                 folder = read_model(location.folder).folder
                 beside = path.parent.name == "snapshots" and folder.parent == path.parent
                 if beside or links.origin(folder) == path:
@@ -205,12 +205,12 @@ class Store:
         return sorted(found, key=lambda name: name not in (path.name, path.stem))
 
     def bring_in(self, name: str, write: Callable[[Path], object]) -> None:
-        """Let `write` fill the folder of a checkpoint that is imported, whole or not at all."""
+        """Let `write` fill the folder of an imported checkpoint, whole or not at all."""
         with self.working(name, "importing"):
             self.fill(name, write)
 
     def fill(self, name: str, write: Callable[[Path], object]) -> None:
-        """Let `write` fill the folder of a checkpoint of which nobody else holds the lock, whole or not at all."""
+        """The same, while this process holds the model's lock."""
         with unfinished(self.folder(name)) as folder:
             write(folder)
             target = self.location(name).imported
@@ -218,13 +218,13 @@ class Store:
             folder.rename(target)
 
     def renew(self, name: str, folder: Path) -> bool:
-        """Make the files beside a GGUF file or an export anew, where that has changed; tell whether there are any."""
+        """Renew the files made for a GGUF file or an export, if that has changed; returns whether it is one."""
         from model_store.local.sources import Source
 
         path = links.linked(folder)
         if path and folder == self.location(name).imported:
             source = Source(path)
-            if path.parent == folder:  # the store's own copy
+            if path.parent == folder:  # copied into the store
                 source.write_link(folder)
             else:
                 self.bring_in(name, source.write_link)
@@ -233,18 +233,18 @@ class Store:
     def lowered(
         self, model: StoredModel, backend: str, precision: str | None = None, on_progress: Progress | None = None
     ) -> Variant:
-        """The variant of `model` for `backend`, lowered now if that has not been done on this machine."""
+        """The variant of `model` for `backend`, lowered now if this machine has none."""
         precision = precision or model.precision
         if found := self.find_variant(model, backend, precision):
             return replace(found, seconds=0.0)
         if not model.export:
             from backends import quantize
 
-            quantize.precision(precision)  # refuses an unknown one, before anything is written
+            quantize.precision(precision)  # raises for unknown ones before anything is written
 
         start = time.perf_counter()
         with self.working(model.name, f"lowering for {backend}", on_progress) as held:
-            if not self.find_variant(model, backend, precision):  # another process may have been quicker
+            if not self.find_variant(model, backend, precision):  # another process may have been faster
                 self.lower(model, backend, precision, held.telling(on_progress))
         runtime_caches.trim(self.every_location().values())
         found = self.find_variant(model, backend, precision)
@@ -253,7 +253,7 @@ class Store:
         return replace(found, seconds=time.perf_counter() - start)
 
     def lower(self, model: StoredModel, backend: str, precision: str, on_progress: Progress) -> None:
-        """Make a variant, which replaces one of another version or processor."""
+        """Make a variant, replacing one for another version or processor."""
         from model_store.convert import convert
 
         location = self.location(model.name)
@@ -265,13 +265,13 @@ class Store:
             seconds, signature = time.perf_counter() - began, backends.get(backend).signature()
             write_json(folder / variants.FACTS, variants.facts(folder, signature, seconds, source))
             with unfinished(target.parent) as old:
-                if target.exists():  # of another version or processor; who has it open keeps it
+                if target.exists():  # of another version or processor; whoever has it open keeps it
                     target.rename(old / target.name)
                 folder.rename(target)
 
     @contextmanager
     def working(self, name: str, what: str, on_progress: Progress | None = None) -> Iterator[Held]:
-        """Be the only one to work on a model; tells what another does while this waits for it."""
+        """Hold a model's lock; reports another process's progress while waiting for it."""
 
         def on_wait(owner: Owner | None) -> None:
             if on_progress:
@@ -286,24 +286,24 @@ class Store:
 
     @contextmanager
     def unfinished(self, name: str) -> Iterator[Path]:
-        """A folder beside the variants of `name`, which disappears unless it is renamed; one process has one."""
+        """A folder beside the variants of `name`, deleted at the end unless renamed."""
         with self.working(name, "working"), unfinished(self.folder(name)) as folder:
             yield folder
 
     def find_variant(self, model: StoredModel, backend: str, precision: str) -> Variant | None:
-        """The variant that `lowered` would give without lowering."""
+        """The variant that `lowered` would return without lowering."""
         variant = variants.read(self.folder(model.name) / f"{backend}-{precision}")
         return variant if variant and variant.signature == backends.get(backend).signature() else None
 
     def keep_verdict(self, variant: Variant, device: str, verdict: Mapping[str, Any]) -> None:
-        """Keep what verification found with the variant, until it is lowered anew."""
+        """Keep a verdict with the variant, until that is lowered again."""
         path = variant.folder / variants.FACTS
         facts = read_manifest(path)
         with writing(variant.folder.parent.parent):
             write_json(path, {**facts, "verdicts": {**facts.get("verdicts", {}), device: verdict}})
 
     def tokenizer(self, model: StoredModel) -> Path:
-        """The tokenizer.json of `model`: its publisher's, or one that is made of the vocabulary once, and kept."""
+        """The tokenizer.json of `model`: its publisher's, or one that was converted, and is kept."""
         published = model.folder / "tokenizer.json"
         if published.is_file():
             return published
@@ -320,14 +320,14 @@ class Store:
         return made
 
     def remove(self, name: str) -> int:
-        """Delete what was made for a model, and its checkpoint if it was pulled; the bytes freed.
+        """Delete what was made for a model, and its checkpoint if it was pulled; returns the bytes freed.
 
-        A checkpoint folder of the user's own stays as it is. Raises StoreError while another process works on it.
+        A user's own checkpoint folder stays. Raises StoreError if another process works on the model.
         """
         return self.remove_from(self.find_removable(name))
 
     def find_removable(self, name: str) -> Location:
-        """The location of the model called `name`, whole or not, or linked to this path."""
+        """The location of the model `name`, complete or not, or linked to this path."""
         from model_store.hub import pulled
         from model_store.local import sources
 
@@ -346,7 +346,7 @@ class Store:
         return self.location(name if name == BUILTIN else self.get(name).name)
 
     def remove_from(self, location: Location) -> int:
-        """Delete a model from one store folder: its manifests first, so that half a model is never found."""
+        """Delete a model from one store folder: manifests first, so that half a model is never found."""
         from model_store.hub import pulled
 
         folder, gone = location.folder, location.removed
@@ -361,12 +361,12 @@ class Store:
             return freed
 
     def forget(self, name: str, digest: str) -> None:
-        """Delete what was made for a model whose checkpoint has changed, but for what was imported."""
+        """Delete what was made for a model whose checkpoint has changed, except a copied checkpoint."""
         folder = self.folder(name)
         with self.working(name, "looking at it anew"):
             manifest = self.location(name).manifest
             if manifest.exists() and read_manifest(manifest).get("fingerprint") == digest:
-                return  # another process was quicker
+                return  # another process was faster
             manifest.unlink(missing_ok=True)
             for path in folder.iterdir():
                 if path.is_dir() and path.name != IMPORTED:
@@ -375,7 +375,7 @@ class Store:
                     path.unlink()
 
     def register(self, name: str, folder: Path, *, known: bool = False) -> StoredModel:
-        """The model `name`, whose manifest is written anew when its checkpoint has changed; if `known`, it has one."""
+        """Describe the model `name`, renewing its manifest if its checkpoint has changed; if `known`, it has one."""
         try:
             digest = links.fingerprint(folder)
         except OSError as error:
@@ -396,12 +396,12 @@ class Store:
         from model_store.convert import describe
 
         model = replace(describe(folder), name=name)
-        with suppress(StoreError):  # a model can be shown where nothing can be written; lowering will say so
+        with suppress(StoreError):  # models can be shown if nothing can be written; lowering will say so
             self.keep(model, digest)
         return model
 
     def keep(self, model: StoredModel, digest: str) -> None:
-        """Write the manifest of a model, whose checkpoint has this fingerprint."""
+        """Write a model's manifest, with the fingerprint of its checkpoint."""
         facts = {**asdict(model), "folder": str(model.folder), "fingerprint": digest}
         del facts["variants"]
         manifest = self.location(model.name).manifest
@@ -410,12 +410,12 @@ class Store:
             write_json(manifest, facts)
 
     def registered(self, name: str) -> StoredModel | None:
-        """The model called `name` if it has a manifest, as that tells."""
+        """The model `name` by its manifest; None if it has none."""
         location = self.location(name)
         return read_model(location.folder) if os.path.exists(location.manifest) else None
 
     def name_for(self, source: Path, wish: str = "") -> str:
-        """A name for the model at `source` that no other one has, near what is wished for."""
+        """A free name for the model at `source`, like the wished one."""
         from model_store.hub import pulled
 
         if source == self.location(source.name).checkpoint:
@@ -427,7 +427,7 @@ class Store:
             fault_of(name)
             or any(pulled.is_here(Location(root, name)) for root in self.roots)
             or ((other := self.registered(name)) and links.origin(other.folder) != source)
-            or (not other and working_on(self.location(name)))  # a copy that is made, or a pull, will be called so
+            or (not other and working_on(self.location(name)))  # a copy or pull in progress will have this name
         ):
             count += 1
             name = f"{base}-{count}"
@@ -435,7 +435,7 @@ class Store:
 
 
 def read_model(folder: Path) -> StoredModel:
-    """The model whose manifest is in a folder of the store."""
+    """Read the manifest in a folder of the store."""
     facts = read_manifest(f"{folder}/{MANIFEST}")
     try:
         del facts["fingerprint"]
@@ -450,4 +450,4 @@ def read_model(folder: Path) -> StoredModel:
 
 
 TYPES = {"family": str, "parameters": int, "context_length": int, "chats": bool, "size": int, "own_precision": str}
-"""What a manifest that nobody has edited holds."""
+"""The types of a manifest's values, unless somebody edited it."""

@@ -1,4 +1,4 @@
-"""Lowered models in a model's folder, one in each `BACKEND-PRECISION/`, complete when it has this name."""
+"""Lowered variants in a model's folder, each in `BACKEND-PRECISION/`, complete when it has this name."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ def find(folder: Path) -> list[Variant]:
 
 
 def read(folder: Path | str) -> Variant | None:
-    """The variant in `folder`; None if there is no complete one."""
+    """Read the variant in `folder`; None if there is no complete one."""
     path = f"{folder}/{FACTS}"
     if not os.path.exists(path):
         return None
@@ -34,7 +34,7 @@ def read(folder: Path | str) -> Variant | None:
     here, size = contents(folder)
     written = facts.get("files")
     if not isinstance(written, dict) or any(here.get(name) != bytes for name, bytes in written.items()):
-        return None  # the power failed, or half of it was deleted
+        return None  # a power failure, or half deleted
     backend, _, precision = os.path.basename(folder).partition("-")
     verdicts, made = facts.get("verdicts", {}), facts.get("made", {})
     if not isinstance(verdicts, dict) or not all(
@@ -50,7 +50,7 @@ def read(folder: Path | str) -> Variant | None:
 
 
 def contents(folder: Path | str) -> tuple[dict[str, int], int]:
-    """The bytes of each file in a folder, to which runtimes add some later, and of them all: some have two names."""
+    """The bytes of each file in a folder, and of all, where hard links count once; runtimes may add files later."""
     files, names = dict[str, int](), dict[int, int]()
     folders = [(str(folder), "")]
     for path, inside in folders:
@@ -65,7 +65,7 @@ def contents(folder: Path | str) -> tuple[dict[str, int], int]:
 
 
 def facts(folder: Path, signature: str, seconds: float, source: str) -> Mapping[str, Any]:
-    """The facts that are kept of a variant that has just been written: how long it took, how large, made of what."""
+    """The facts kept of a new variant: the time of lowering, its size, its source."""
     made = {"by": f"chatapp {our_version()}", "time": time.time(), "of": source, "digest": digest(folder)}
     return {"signature": signature, "seconds": seconds, "files": contents(folder)[0], "made": made}
 
@@ -80,10 +80,10 @@ def digest(folder: Path) -> str:
 
 
 def our_version() -> str:
-    """The version of chatapp that is installed."""
+    """The installed version of chatapp."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version("chatapp")
-    except PackageNotFoundError:  # run from its sources
+    except PackageNotFoundError:  # run from source
         return "unreleased"

@@ -1,4 +1,4 @@
-"""Exports: a model written as other programs load it; each target is a module here, or in `chatapp.deploy`."""
+"""Exports: write a model in the form that other programs load; each target is a module here or in `chatapp.deploy`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ if TYPE_CHECKING:  # help pages do without numpy
 
 
 class ExportError(StoreError):
-    """A model that a target cannot have, or an option that the target lacks."""
+    """A model that a target cannot have, or an unknown option."""
 
 
 def option(default: Any, help: str, *, choices: Sequence[str] = (), metavar: str = "") -> Any:
-    """A field of a target's options; Any, because a field stands for its default."""
+    """A field of a target's options; Any, since a field stands for its default."""
     return field(default=default, metadata={"help": help, "choices": tuple(choices), "metavar": metavar})
 
 
@@ -31,14 +31,14 @@ class Finding:
 
     what: str
     passed: bool | None
-    """None where it could not be tried here."""
+    """None if it could not be tried here."""
     figure: str
-    """How near it was to what was expected, in words."""
+    """How close it was to what was expected, in words."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model that is exported."""
+    """A model to export."""
 
     model: StoredModel
     tokenizer: Path
@@ -57,7 +57,7 @@ class Source:
 
     @property
     def decoder(self) -> "Decoder":
-        """What its family makes of config.json."""
+        """Its decoder."""
         return self._opened[2]
 
     @property
@@ -66,7 +66,7 @@ class Source:
         return self._opened[0].config
 
     def weights(self, precision: str = "f32", on_progress: Progress | None = None) -> "Weights":
-        """Its canonical weights, as they are to be rounded to `precision`."""
+        """Its canonical weights, prepared for rounding to `precision`."""
         from model_store.checkpoint.weights import Canonical
         from model_store.convert import Watched, kept
 
@@ -76,15 +76,15 @@ class Source:
 
 
 class Target(Protocol):
-    """The module of a target; what is slow to import, it imports in its functions."""
+    """What a target's module defines; slow imports are inside its functions."""
 
     SUMMARY: str
     """What loads it, for the help page."""
     Options: type[Any]
-    """A frozen dataclass whose fields are made by `option`; Any, because each target has its own."""
+    """A frozen dataclass whose fields are made by `option`; Any, since each target has its own."""
 
     def refuse(self, source: Source, options: Any) -> None:
-        """Raise ExportError for what the target cannot have, by name, before anything is written."""
+        """Raise ExportError that names what the target cannot have, before anything is written."""
 
     def write(self, source: Source, folder: Path, options: Any, on_progress: Progress | None = None) -> None:
         """Write the export to an empty folder."""

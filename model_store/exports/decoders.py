@@ -1,4 +1,4 @@
-"""What several targets share: what they cannot have, the files of a publisher, and comparing logits."""
+"""What several targets share: refusals, a publisher's files, and comparing logits."""
 
 import shutil
 from typing import TYPE_CHECKING
@@ -20,15 +20,15 @@ PUBLISHED = (
 )  # fmt: skip
 """Files beside the weights that other programs read."""
 TOKENS = 24
-"""Tokens of the text by which an export is compared: half of them at once, the others one by one."""
+"""Tokens of the text for comparing an export: half of them read at once, the others one by one."""
 ALLOWED = {"f32": 1e-3, "f16": 2e-2}
-"""How far logits may be from the reference's, as a share of the largest; rounded weights have a bound of their own."""
+"""The largest error of logits, relative to the largest one; rounded weights have their own bound."""
 ROUNDED = 0.1
-"""The bound for weights that were rounded: the same weights are compared, but activations are rounded too."""
+"""The bound for rounded weights: both sides use the same weights, but activations are rounded too."""
 
 
 def require_decoder(source: Source, target: str) -> None:
-    """Refuse what a target for decoders that attend cannot have, and what others have exported."""
+    """Raise for what a target for attention-only decoders cannot have, and for other programs' exports."""
     if source.model.export:
         raise ExportError(
             f"{source.model.name} is an export for {source.model.export} already; "
@@ -47,7 +47,7 @@ def require_decoder(source: Source, target: str) -> None:
 
 
 def refuse_experts(source: Source, target: str) -> None:
-    """Refuse a mixture of experts, which not all who read a target can compute."""
+    """Raise for a mixture of experts, which not all programs that read the target can compute."""
     if source.decoder.experts:
         raise ExportError(
             f"{source.model.name} is a mixture of experts ({source.model.family}), and what reads {target} is not known"
@@ -57,7 +57,7 @@ def refuse_experts(source: Source, target: str) -> None:
 
 
 def refuse_long_positions(source: Source) -> None:
-    """Refuse positions that turn otherwise in long texts, of a target that is one graph."""
+    """Raise for LongRoPE, if a target is one graph."""
     if source.decoder.border:
         raise ExportError(
             f"{source.model.name} turns positions of long texts otherwise (longrope), which one graph cannot do here; "
@@ -66,7 +66,7 @@ def refuse_long_positions(source: Source) -> None:
 
 
 def choose_precision(source: Source, asked: str, known: "Sequence[str]") -> str:
-    """The precision that is asked for, else the model's own; ExportError where a target does not know it."""
+    """The wanted precision, or the model's own; ExportError if the target does not know it."""
     precision = asked or source.model.precision
     if precision not in known:
         raise ExportError(
@@ -76,24 +76,24 @@ def choose_precision(source: Source, asked: str, known: "Sequence[str]") -> str:
 
 
 def refuse_missing(runtime: str) -> None:
-    """Refuse a target whose graphs are written by a runtime that is not installed here."""
+    """Raise for a target whose graphs need a runtime that is not installed."""
     if why := backends.get(runtime).missing():
         raise ExportError(why)
 
 
 def copy_published(source: Source, folder: "Path") -> None:
-    """Copy what a publisher's folder has beside the weights, with a tokenizer.json in any case."""
+    """Copy a publisher's files beside the weights, and a tokenizer.json in any case."""
     for name in PUBLISHED:
         if (source.folder / name).is_file():
             shutil.copyfile(source.folder / name, folder / name)
-    if "quantization_config" in source.config and (folder / "config.json").is_file():  # of weights that stay behind
+    if "quantization_config" in source.config and (folder / "config.json").is_file():  # for weights that are not copied
         fields = {name: value for name, value in source.config.items() if name != "quantization_config"}
         write_json(folder / "config.json", fields)
     shutil.copyfile(source.tokenizer, folder / "tokenizer.json")
 
 
 def compare_logits(source: Source, session: "Session", precision: str) -> Finding:
-    """Compare an export's logits with the NumPy decoder's on the same weights: a text at once, then token by token."""
+    """Compare an export's logits with the NumPy decoder's for the same weights: a part at once, then by token."""
     import numpy as np
 
     from backends import quantize, reference
@@ -106,7 +106,7 @@ def compare_logits(source: Source, session: "Session", precision: str) -> Findin
     half = count // 2
     parts = [session.forward(tokens[:, :half], last=half)[0].copy()]
     parts += [session.forward(tokens[:, i : i + 1])[0].copy() for i in range(half, count)]
-    errors = np.abs(np.concatenate(parts) - expected).max(-1) / np.abs(expected).max()  # of each token
+    errors = np.abs(np.concatenate(parts) - expected).max(-1) / np.abs(expected).max()  # per token
     share = share_alike(decoder, precision)
     error, allowed = float(np.quantile(errors, share)), ALLOWED.get(precision, ROUNDED)
     where = "at most" if share == 1 else f"in {share:.0%} of the tokens"
@@ -117,9 +117,9 @@ def compare_logits(source: Source, session: "Session", precision: str) -> Findin
 def share_alike(decoder: "Decoder", precision: str) -> float:
     """The share of tokens whose logits must agree.
 
-    Many models give the first token of a text channels that are hundreds of times as large as others, beside which
-    the rest of its activations is rounded coarsely. Where two experts are as good, rounding decides between them; with
-    sparsemixer the share of either is near 1, and so is what the next tokens see of it.
+    Many models give a text's first token channels hundreds of times larger than others, beside which its other
+    activations are rounded coarsely. Where two experts are equally good, rounding decides between them; with
+    sparsemixer the share of either is near 1, and affects what the next tokens see.
     """
     if precision in ALLOWED:
         return 1.0

@@ -1,7 +1,7 @@
-"""`gguf`: a model as one file for llama.cpp, and whatever stands on it.
+"""`gguf`: a model as one file for llama.cpp and programs based on it.
 
-Names, order and keys are those by which `model_store/gguf` reads such files: what an architecture of llama.cpp cannot
-say about a decoder is found by reading the keys again, before anything is written.
+Names, order and keys are those with which `model_store/gguf` reads such files: what an architecture of llama.cpp cannot
+express is found by reading the keys again, before anything is written.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from model_store.exports.decoders import compare_logits, require_decoder
 
 SUMMARY = "one file that llama.cpp loads, and what stands on it"
 PRECISIONS = {"f32": 0, "f16": 1, "q8_0": 7}
-"""What matrices are rounded to, and the number that the key general.file_type has for it."""
+"""Precisions of matrices, with their numbers for the key general.file_type."""
 EXACT = "position_embedding", "router"
 """Matrices that are never rounded."""
 
@@ -28,7 +28,7 @@ class Options:
 
 
 def refuse(source: Source, options: Options) -> None:
-    """Raise ExportError for what the architectures of llama.cpp cannot have."""
+    """Raise ExportError for what llama.cpp's architectures cannot have."""
     if options.precision not in PRECISIONS:
         raise ExportError(f"the target gguf lacks {options.precision!r}; choose from {', '.join(PRECISIONS)}")
     from model_store.exports import gguf_decoder
@@ -82,7 +82,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
 
 
 def path_of(source: Source, folder: Path, options: Options) -> Path:
-    """The file."""
+    """The path of the file."""
     return folder / f"{source.model.name}-{options.precision}.gguf"
 
 

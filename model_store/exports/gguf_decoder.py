@@ -1,4 +1,4 @@
-"""A decoder as a GGUF file describes it: keys, the names and the order of tensors, and what none says."""
+"""Describe a decoder in a GGUF file: its keys, tensors' names and order, and what cannot be expressed."""
 
 import re
 from collections.abc import Iterator
@@ -25,47 +25,47 @@ NAMES = {
     "gemma3": "gemma3", "granitemoeshared": "granitemoe", "ministral": "llama", "mistral": "llama", "mixtral": "llama",
     "olmo3": "olmo2",
 }  # fmt: skip
-"""Architectures of families that are read as another one."""
+"""Families that are written as another architecture."""
 ONLY_READ = (
     "apertus", "bitnet", "deepseek_v2", "deepseek_v3", "exaone_moe", "falcon_h1", "gemma3n", "gemma3n_text", "gemma4",
     "gemma4_text", "gemma4_unified", "glm4_moe_lite", "gpt_oss", "jamba", "lfm2", "lfm2_moe", "minicpm3",
     "ministral3", "mistral3", "mpt", "nemotron_h", "phimoe", "qwen2_5_vl", "qwen2_vl", "qwen3_5_moe_text",
     "qwen3_5_text", "qwen3_vl", "t5", "youtu",
 )  # fmt: skip
-"""Families whose files are read and not written: what is theirs alone has no place in the tables here."""
+"""Families whose files are read but not written: the tables here have no place for what is theirs alone."""
 JOINED_QKV = ("bloom", "falcon", "gpt2", "gptneox", "phi2", "phi3", "starcoder")
 JOINED_FFN = ("glm4", "phi3")
-"""Architectures whose matrices lie together."""
+"""Architectures with joined matrices."""
 WINDOWS = ("afmoe", "cohere2", "exaone-moe", "exaone4", "gemma2", "gemma3", "olmo2")
-"""Architectures that llama.cpp gives windows."""
+"""Architectures with windows in llama.cpp."""
 BIASED = ("bloom", "gpt2", "gptneox", "llama", "phi2", "starcoder", "starcoder2")
-"""Architectures that llama.cpp gives biases behind the attention and in the feed-forward."""
+"""Architectures with biases after attention and in the feed-forward in llama.cpp."""
 GELU = ("gelu", "gelu_tanh")
-"""What llama.cpp computes in one way, from a table."""
+"""Activations that llama.cpp does not distinguish."""
 SQUARE = ("phi3",)
-"""Architectures whose heads together are as wide as the embedding."""
+"""Architectures whose heads together must be as wide as the embedding."""
 UNGROUPED = ("olmoe",)
-"""Architectures whose heads have keys and values of their own."""
+"""Architectures without shared key-value heads."""
 STRETCHED = ("arcee", "exaone", "exaone4", "llama")
-"""Architectures of which llama.cpp reads a stretch for each element that turns."""
+"""Architectures for which llama.cpp reads a rotary factor for each element."""
 EXPERT = re.compile(r"experts\.\d+\.")
-"""The number of an expert in the name of its weight."""
+"""An expert's number in the name of its weight."""
 
 
 def planned(*shape: int, values: object = None) -> Tensor:
-    """A tensor of this shape that is in no file yet, with numbers where they will be asked for."""
+    """A tensor of this shape that is not in a file, with values if they will be needed."""
     return Told(Path(), 0, 0, np.dtype(np.float32), shape, numbers=values)
 
 
 @dataclass(frozen=True)
 class Shortened(Source):
-    """A model for texts of at most `context` tokens; where llama.cpp has no windows, none that would hide nothing."""
+    """A model with a shorter context; windows that would then hide nothing are dropped if llama.cpp has none."""
 
     context: int
 
     @property
     def decoder(self) -> Decoder:
-        """The decoder of such texts."""
+        """The decoder with the shorter context."""
         whole = super().decoder
         layers = list(whole.layers)
         if architecture_of(self) not in WINDOWS:
@@ -76,15 +76,15 @@ class Shortened(Source):
 
 
 def shortened(source: Source, context: int) -> Source:
-    """The model for a context of so many tokens; as it is where none are named."""
+    """The model for a context of this length; unchanged for 0."""
     return Shortened(source.model, source.tokenizer, context) if context else source
 
 
 def architecture_of(source: Source) -> str:
-    """What llama.cpp calls the family."""
+    """llama.cpp's name of the family."""
     family = source.model.family
     if family == "gpt2" and source.config.get("attention_head_type") == "multiquery":
-        return "starcoder"  # as SantaCoder was published first
+        return "starcoder"  # SantaCoder as first published
     if family in ONLY_READ:
         raise ValueError(f"GGUF files of the family {family} can be read here, and not written")
     known = {one.model_type: name for name, one in ARCHITECTURES.items()} | NAMES
@@ -95,7 +95,7 @@ def architecture_of(source: Source) -> str:
 
 
 def names_of(source: Source) -> Iterator[tuple[str, Names]]:
-    """Yield the canonical name of each weight, and what llama.cpp calls it: of all experts of a layer one name."""
+    """Yield each weight's canonical name and llama.cpp's, which is the same for all experts of a layer."""
     name, weights = architecture_of(source), source.weights()
     there = {"blk.0.attn_qkv.weight"} if name in JOINED_QKV else set()
     if "layers.0.gate_up_proj" in weights and name not in JOINED_FFN:
@@ -107,26 +107,26 @@ def names_of(source: Source) -> Iterator[tuple[str, Names]]:
         role = role_of(canonical)
         if role not in rows:
             raise ValueError(f"llama.cpp's {name} has no {role}")
-        if not callable(names := rows[role]):  # what llama.cpp makes too
+        if not callable(names := rows[role]):  # llama.cpp computes it too
             yield canonical, names
 
 
 def role_of(canonical: str) -> str:
-    """What a weight is in its layer, or outside of all."""
+    """A weight's role in its layer, or outside of layers."""
     return re.sub(r"layers\.\d+\.", "", canonical)
 
 
 def layer_of(canonical: str) -> int:
-    """The number of a weight's layer; 0 for those outside of all."""
+    """The index of a weight's layer; 0 outside of layers."""
     return int(canonical.split(".")[1]) if canonical.startswith("layers.") else 0
 
 
 def tensors_of(
     decoder: Decoder, weight: Weight, canonical: str, names: Names, factor: float
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the tensors that a weight becomes: in llama.cpp's order, apart where they are apart there.
+    """Yield the tensors for a weight, in llama.cpp's order, and split if they are separate there.
 
-    What makes queries is multiplied by `factor`.
+    Query projections are multiplied by `factor`.
     """
     layer, role = layer_of(canonical), role_of(canonical)
     a, written = decoder.layers[layer], written_names(decoder, names, layer)
@@ -142,7 +142,7 @@ def tensors_of(
             values = turned_back(values, names, a)
         if factor != 1:
             values = values.copy()
-            values[: a.heads * a.head_dim] *= factor  # all of a norm of heads
+            values[: a.heads * a.head_dim] *= factor  # all of a norm
         sizes = [a.heads * a.head_dim, a.kv_heads * a.head_dim] if len(written) == 3 else [len(values) // len(written)]
         parts = np.split(values, np.cumsum(sizes)) if len(written) > 1 else [values]
         ends = (end if "." not in name.removeprefix(f"blk.{layer}.") else "" for name in written)  # exp_probs_b.bias
@@ -152,7 +152,7 @@ def tensors_of(
 def stacks_of(
     decoder: Decoder, weights: Weights, canonical: str, names: Names
 ) -> Iterator[tuple[str, Iterator[np.ndarray]]]:
-    """Yield the tensors that the experts of a layer become, with the matrix of each expert, read when it is wanted."""
+    """Yield the tensors for a layer's experts, with an iterator over the experts' matrices."""
     experts, layer = decoder.experts, layer_of(canonical)
     assert experts
     matrices = ExpertMatrices(weights, f"layers.{layer}.", role_of(canonical).removeprefix("experts."), experts.count)
@@ -163,7 +163,7 @@ def stacks_of(
 
 
 def turned_back(values: np.ndarray, names: Names, layer: Layer) -> np.ndarray:
-    """The rows of q, k and v in the order that the architecture's transform would put into ours."""
+    """The rows of q, k and v in the order that the architecture's transform turns into ours."""
     order = np.arange(len(values))
     for transform in transforms_of(names):
         order = np.asarray(transform(order[:, None], layer))[:, 0]
@@ -171,7 +171,7 @@ def turned_back(values: np.ndarray, names: Names, layer: Layer) -> np.ndarray:
 
 
 def rescaled(source: Source, keys: dict[str, Value]) -> dict[str, float]:
-    """The factors of what makes queries, by name, where the architecture scales scores otherwise."""
+    """Factors of query projections, by name, if the architecture scales scores differently."""
     weights, found = source.weights(), dict[str, float]()
     for i, (own, theirs) in enumerate(zip(source.decoder.layers, read_again(source, keys).layers, strict=True)):
         if abs(own.scale / theirs.scale - 1) > 1e-6:
@@ -181,14 +181,14 @@ def rescaled(source: Source, keys: dict[str, Value]) -> dict[str, float]:
 
 
 def facts(source: Source, kind: int) -> dict[str, Value]:
-    """The keys that say what kind of file it is."""
+    """The keys for the kind of file."""
     return {
         "general.architecture": architecture_of(source),
         "general.type": "model",
         "general.name": source.model.name,
         "general.alignment": 32,
         "general.file_type": kind,
-        **({"general.quantization_version": 2} if kind > 1 else {}),  # with matrices in neither f32 nor f16
+        **({"general.quantization_version": 2} if kind > 1 else {}),  # for rounded matrices
     }
 
 
@@ -199,7 +199,7 @@ def tokenizer_keys(source: Source) -> dict[str, Value]:
 
 
 def decoder_keys(source: Source) -> dict[str, Value]:
-    """The keys that describe the decoder."""
+    """The keys for the decoder."""
     decoder, name, experts = source.decoder, architecture_of(source), source.decoder.experts
     first = decoder.layers[0]
     norm = "layer_norm_epsilon" if decoder.norm == "layer" else "layer_norm_rms_epsilon"
@@ -223,22 +223,22 @@ def decoder_keys(source: Source) -> dict[str, Value]:
 
 
 def inner_size(source: Source, layer: int = 0) -> int | None:
-    """How wide a layer's feed-forward for all tokens is inside; None where it has none."""
+    """The intermediate size of a layer's feed-forward for all tokens; None if it has none."""
     weights = source.weights()
     if (name := f"layers.{layer}.down_proj") not in weights:
         return None
     values = weights[name].values
-    assert isinstance(values, np.ndarray)  # not rounded
+    assert isinstance(values, np.ndarray)  # never rounded
     return int(values.shape[1])
 
 
 def branch_of(source: Source) -> float:
-    """The factor of branches, which our decoder has in its other factors."""
+    """The factor of branches, which our decoder has in other factors."""
     return float(source.config.get("residual_multiplier") or 1.0)
 
 
 def own_keys(source: Source) -> dict[str, Value | None]:
-    """The keys that other architectures lack."""
+    """The keys of this architecture only."""
     decoder, branch, experts = source.decoder, branch_of(source), source.decoder.experts
     first, near = decoder.layers[0], next((layer.rope for layer in decoder.layers if layer.window and layer.rope), None)
     known: dict[str, Value | None] = {
@@ -261,12 +261,12 @@ def own_keys(source: Source) -> dict[str, Value | None]:
 
 
 def expert_fields(source: Source, experts: Experts) -> dict[str, Value | None]:
-    """What config.json says of experts, by all the names that families have for it."""
+    """The fields of config.json about experts, under all names that families use."""
     shared = inner_size(source, experts.layers[0]) if experts.shared else None
     many = shared // experts.size if shared else None
     found: dict[str, Value | None] = {
         "gating": {"softmax": 1, "sigmoid": 2}.get(experts.scores),
-        "moe_layer_interval": 1,  # what is otherwise is found when keys are read again
+        "moe_layer_interval": 1,  # other values are found when keys are read again
         "norm_topk_prob": experts.normalised,
         "n_group": experts.groups if experts.groups > 1 else None,
         "topk_group": experts.chosen_groups if experts.groups > 1 else None,
@@ -284,14 +284,14 @@ def expert_fields(source: Source, experts: Experts) -> dict[str, Value | None]:
 
 
 def pattern_of(decoder: Decoder) -> int | None:
-    """Every which layer sees all, where not every sixth does."""
+    """The period of layers without a window, if not six."""
     period = next((i + 1 for i, layer in enumerate(decoder.layers) if not layer.window), 0)
     return period if period not in (0, 6) else None
 
 
 def rope_keys(source: Source) -> dict[str, Value | None]:
-    """The keys that say how positions turn."""
-    twice = architecture_of(source) in ("gemma3", "olmo2")  # layers with windows turn otherwise than the others
+    """The keys for rotary positions."""
+    twice = architecture_of(source) in ("gemma3", "olmo2")  # windowed layers have another base
     ropes = [layer.rope for layer in source.decoder.layers if layer.rope and not (layer.window and twice)]
     if not ropes:
         return {}
@@ -314,20 +314,20 @@ def rope_keys(source: Source) -> dict[str, Value | None]:
 
 
 def scaling_of(config: Config) -> dict[str, Any]:  # Any: config.json's
-    """What stretches positions, of the layers that see all."""
+    """The scaling of positions, in layers without a window."""
     config = config.get("text_config") or config
     found = config.get("rope_scaling") or config.get("rope_parameters") or {}
     return dict(found.get("full_attention", found))
 
 
 def theta_of(rope: Rope) -> float:
-    """The base of positions that turn the plain way, or all stretched alike."""
+    """The base of rotary positions that are unscaled, or all scaled by the same factor."""
     turning = [one for one in rope.inverse_frequencies if one]
     return float((turning[0] / turning[1]) ** len(turning)) if len(turning) > 1 else 10_000.0
 
 
 def stretches_each(source: Source) -> bool:
-    """Whether each element that turns is stretched by a factor of its own, which no key says."""
+    """Whether each rotary element has a factor of its own, for which there is no key."""
     scaling = scaling_of(source.config)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
     turns = any(layer.rope for layer in source.decoder.layers)
@@ -335,7 +335,7 @@ def stretches_each(source: Source) -> bool:
 
 
 def stretches(source: Source) -> dict[str, np.ndarray]:
-    """The small tensors that say by what the turns of each element are divided."""
+    """The small tensors with the divisors of rotary frequencies."""
     if not stretches_each(source):
         return {}
     name, rope = architecture_of(source), next(layer.rope for layer in source.decoder.layers if layer.rope)
@@ -351,7 +351,7 @@ def stretches(source: Source) -> dict[str, np.ndarray]:
 
 
 def read_again(source: Source, keys: dict[str, Value]) -> Decoder:
-    """The decoder that the keys of the file will describe."""
+    """The decoder that the file's keys describe."""
     named = (written_names(source.decoder, names, 0) for _, names in names_of(source))
     tensors = {f"{name}.weight": planned() for names in named for name in names}
     tensors |= {f"blk.{i}.attn_norm.weight": planned() for i in range(len(source.decoder.layers))}
@@ -360,20 +360,20 @@ def read_again(source: Source, keys: dict[str, Value]) -> Decoder:
     header = Header(Path(f"{source.model.name}.gguf"), {"general.architecture": architecture_of(source), **keys}, {})
     try:
         config = config_of(header, tensors)
-    except UnsupportedCheckpoint as error:  # which tells the reader of a file what to do
+    except UnsupportedCheckpoint as error:  # its message is for readers of a file
         raise ValueError(str(error.__cause__ or error)) from error
     return GgufFamily(ARCHITECTURES[architecture_of(source)], config, tensors).decoder(config)
 
 
 def written_names(decoder: Decoder, names: Names, layer: int) -> list[str]:
-    """The names of tensors in a source, of this layer: the second one where a layer with experts has another."""
+    """A source's tensor names for a layer: the second one if a layer with experts has another."""
     found = written(names).replace("[{1}]", "").format(layer).split()
     chooses = decoder.experts is not None and layer in decoder.experts.layers
     return [name.split("=")[-1 if chooses else 0] for name in found]
 
 
 def compare(source: Source) -> None:
-    """Raise ValueError for what an architecture says otherwise of a decoder, but for how it scales scores."""
+    """Raise ValueError for differences between the decoder and the file's description, scores' scale aside."""
     own, theirs, architecture = source.decoder, read_again(source, decoder_keys(source)), architecture_of(source)
     if own.activation != theirs.activation and not {own.activation, theirs.activation} <= {*GELU}:
         raise ValueError(f"llama.cpp's {architecture} has the activation {theirs.activation!r}")
@@ -402,7 +402,7 @@ def compare(source: Source) -> None:
 
 
 def turn_alike(own: Rope | None, theirs: Rope | None) -> bool:
-    """Whether positions turn alike, as far as float32 tells."""
+    """Whether rotary positions are the same, to float32's precision."""
     if own is None or theirs is None:
         return own is theirs
     pairs = (own.inverse_frequencies, theirs.inverse_frequencies), (own.long, theirs.long)

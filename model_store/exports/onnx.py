@@ -1,4 +1,4 @@
-"""`onnx`: a model as onnxruntime-genai's model builder exports it, for that and for whatever runs ONNX graphs."""
+"""`onnx`: a model as onnxruntime-genai's model builder exports it, for that and for any program that runs ONNX."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ TYPES = (
     "ernie4_5", "gemma", "gemma2", "gemma3_text", "granite", "llama", "mistral", "nemotron", "phi", "phi3", "qwen2",
     "qwen3", "smollm3",
 )  # fmt: skip
-"""Families that onnxruntime-genai knows by name; it runs others as `decoder`."""
+"""Families that onnxruntime-genai knows; others run as `decoder`."""
 PAST, PRESENT = "past_key_values.%d.{}", "present.%d.{}"
 
 
@@ -38,7 +38,7 @@ def refuse(source: Source, options: Options) -> None:
 
 
 def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:
-    """Write the graph, genai_config.json, and what the publisher has beside the weights."""
+    """Write the graph, genai_config.json, and the publisher's files beside the weights."""
     from backends.onnx import genai
 
     precision = decoders.choose_precision(source, options.precision, PRECISIONS)
@@ -48,7 +48,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
 
 
 def configuration(source: Source) -> dict[str, Any]:  # Any: JSON
-    """What onnxruntime-genai is told."""
+    """The contents of genai_config.json."""
     from backends.onnx.lowering import width
 
     decoder = source.decoder
@@ -80,7 +80,7 @@ def configuration(source: Source) -> dict[str, Any]:  # Any: JSON
 
 
 def end_tokens(source: Source) -> list[int]:
-    """The tokens that end a reply, that of the tokenizer first."""
+    """The tokens that end a reply, the tokenizer's first."""
     content, role = read_json(source.tokenizer), special_tokens(source.folder).get("eos_token", "")
     ids = ids_of(content["model"]) | {one["content"]: one["id"] for one in content.get("added_tokens") or ()}
     found: list[Any] = [ids.get(role)]
@@ -91,7 +91,7 @@ def end_tokens(source: Source) -> list[int]:
 
 
 def is_token(source: Source, number: object) -> bool:
-    """Whether a number that the publisher gives is a token of the model."""
+    """Whether a number in the publisher's files is a token of the model."""
     return isinstance(number, int) and 0 <= number < source.decoder.vocab_size
 
 

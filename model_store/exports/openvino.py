@@ -1,4 +1,4 @@
-"""`openvino`: a model as optimum-intel exports it, for OpenVINO GenAI and whatever reads such folders."""
+"""`openvino`: a model as optimum-intel exports it, for OpenVINO GenAI and programs that read such folders."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ class Options:
 
 
 def precision_of(source: Source, options: Options) -> str:
-    """The precision that is asked for, else the model's own; ExportError where it is none of the target's."""
+    """The wanted precision, or the model's own; ExportError if the target lacks it."""
     return decoders.choose_precision(source, options.precision, PRECISIONS)
 
 
@@ -34,9 +34,9 @@ def refuse(source: Source, options: Options) -> None:
 
 
 def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:
-    """Write openvino_model.xml and .bin, what the publisher has beside the weights, and the tokenizer's graphs.
+    """Write openvino_model.xml and .bin, the publisher's files beside the weights, and the tokenizer's graphs.
 
-    The latter need openvino-tokenizers, and are left out without it and where it cannot divide words as the model does.
+    The latter need openvino-tokenizers, and are left out without it, or if it would split words differently.
     """
     from backends.openvino import export, tokenizers
 
@@ -48,7 +48,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
 
 
 def divides_by_moses(source: Source) -> bool:
-    """Whether the model's words are divided by Moses' rules, which no tokenizer.json and no graph has."""
+    """Whether the model uses Moses' rules for words, which no tokenizer.json and no graph has."""
     return tokenizer_class(source.folder) == "BioGptTokenizer"
 
 

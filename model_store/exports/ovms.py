@@ -1,4 +1,4 @@
-"""`ovms`: a folder that OpenVINO Model Server serves by OpenAI's protocol, with text in and text out."""
+"""`ovms`: a folder that OpenVINO Model Server serves with OpenAI's protocol, text in and text out."""
 
 import json
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Options(openvino.Options):
 
 
 def refuse(source: Source, options: Options) -> None:
-    """Raise ExportError for what the server cannot have, or where a package is missing that the export needs."""
+    """Raise ExportError for what the server cannot have, or if a required package is missing."""
     from backends.openvino import tokenizers
 
-    decoders.require_decoder(source, "the target ovms")  # or it would be told of the target openvino
+    decoders.require_decoder(source, "the target ovms")  # so that messages name this target
     openvino.refuse(source, options)
     if any(layer.softcap for layer in source.decoder.layers):
         raise ExportError(
@@ -46,7 +46,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
     inside = folder / name
     inside.mkdir()
     openvino.write(source, inside, options, on_progress)
-    if (template := chat_template(source.folder)) is not None:  # wherever its publisher keeps that
+    if (template := chat_template(source.folder)) is not None:  # wherever the publisher keeps it
         (inside / "chat_template.jinja").write_text(template, "utf-8")
     write_generation_config(source, inside)
     (inside / "graph.pbtxt").write_text(GRAPH.format(device=options.device), "utf-8")
@@ -61,7 +61,7 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
 
 
 def write_generation_config(source: Source, folder: Path) -> None:
-    """Write generation_config.json with the tokens that end an answer, which config.json may name instead."""
+    """Write generation_config.json with the tokens that end an answer, which may be in config.json."""
     fields = optional_json(source.folder / "generation_config.json")
     for name in ("eos_token_id", "bos_token_id", "pad_token_id"):
         if fields.get(name) is None and source.config.get(name) is not None:

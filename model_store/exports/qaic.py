@@ -1,7 +1,7 @@
-"""`qaic`: a model as the compiler for Qualcomm Cloud AI 100 takes it, with all that the compiler is told.
+"""`qaic`: a model for the compiler for Qualcomm Cloud AI 100, with everything that the compiler needs.
 
 The conventions are those of https://github.com/quic/efficient-transformers and of the recipes of
-https://github.com/quic/cloud-ai-sdk. The compiler rounds weights by itself: what is written here is float32.
+https://github.com/quic/cloud-ai-sdk. The compiler does the rounding: what is written here is float32.
 """
 
 import shlex
@@ -25,23 +25,23 @@ FAMILIES = (
     "codegen", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_bigcode", "gptj", "granite", "llama",
     "mistral", "phi", "phi3", "qwen2", "qwen3", "starcoder2",
 )  # fmt: skip
-"""Those that efficient-transformers compiles too."""
+"""Families that efficient-transformers compiles too."""
 FORMATS = {
     "fp16": (False, False),
     "mxfp6": (True, False),
     "mxint8-kv": (False, True),
     "mxfp6-mxint8-kv": (True, True),
 }
-"""Whether matrices are MXFP6, and whether the caches are MXINT8; all else is float16."""
+"""Whether matrices are MXFP6, and whether caches are MXINT8; all else is float16."""
 FORMATS_TOLD = "fp16, mxfp6 (matrices in 6.25 bits), mxint8-kv (caches in 8.25 bits), mxfp6-mxint8-kv (default: fp16)"
 CORES = 16
-"""Cores of a device, at most."""
+"""Most cores of a device."""
 STEPS = 8
 """Tokens that a check reads one by one."""
 EXACT = 1e-4
-"""How far logits may be from ours in float32, as a share of the largest."""
+"""The largest error of logits in float32, relative to the largest one."""
 ALLOWED = {"fp16": 0.02, "mxint8-kv": 0.1, "mxfp6": 0.25, "mxfp6-mxint8-kv": 0.3}
-"""How far they may be as the device rounds: root mean squares, as a share of the deviation of our logits."""
+"""The largest error with the device's rounding: root mean square, relative to our logits' deviation."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ def refuse(source: Source, options: Options) -> None:
 
 
 def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:
-    """Write the graph, what the compiler reads beside it, and its command."""
+    """Write the graph, the compiler's other inputs, and its command."""
     from backends.onnx import qaic
 
     decoder = fitted(source, options)
-    flat = source.model.family == "gpt_bigcode" and decoder.layers[0].kv_heads == 1  # caches lack an axis
+    flat = source.model.family == "gpt_bigcode" and decoder.layers[0].kv_heads == 1  # their caches lack an axis
     qaic.lower(decoder, source.weights("f32", on_progress), folder, flat=flat)
     sizes = [{name: str(size) for name, size in one.items()} for one in specializations(options)]
     named = [{"name": "Decode" if one["seq_len"] == "1" else "Prefill", "symbols": one} for one in sizes]
@@ -111,26 +111,26 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
 
 
 def fitted(source: Source, options: Options) -> "Decoder":
-    """The decoder, for texts of the context that is asked for."""
+    """The decoder for the chosen context."""
     layers = tuple(
         replace(layer, rope=layer.rope and replace(layer.rope, long=(), border=0)) for layer in source.decoder.layers
-    )  # texts beyond the border were refused
+    )  # longer texts were refused
     return replace(source.decoder, layers=layers, context_length=options.ctx_len)
 
 
 def specializations(options: Options) -> list[dict[str, int]]:
-    """The sizes of the programs: that which reads a prompt, and that which reads a token."""
+    """The sizes of the two programs, for a prompt and for a single token."""
     lengths = dict.fromkeys((options.prompt_len, 1))
     return [{"batch_size": 1, "seq_len": length, "ctx_len": options.ctx_len} for length in lengths]
 
 
 def partition_file(options: Options) -> str:
-    """The name of the file that tells how devices share a model."""
+    """The name of the file that divides a model between devices."""
     return f"mdp_ts_{options.devices}.json"
 
 
 def partition(options: Options) -> dict[str, Any]:  # Any: JSON
-    """Each device with a slice of every tensor."""
+    """A partition that gives each device a slice of every tensor."""
     numbers = list(range(options.devices))
     devices = [{"deviceId": number, "numCores": options.cores} for number in numbers]
     return {
@@ -140,13 +140,13 @@ def partition(options: Options) -> dict[str, Any]:  # Any: JSON
 
 
 def program_name(source: Source, options: Options) -> str:
-    """The folder of the compiled program, called as the recipes call it."""
+    """The folder of the compiled program, named as in the recipes."""
     cores = options.cores * options.devices
     return f"{source.model.name}-1bs-{options.prompt_len}pl-{options.ctx_len}cl-{cores}c-{options.format}"
 
 
 def script_of(source: Source, options: Options) -> str:
-    """The command that compiles, for current compilers and for older ones."""
+    """The script that compiles, for current and older compilers."""
     arguments = ["-m=model.onnx", "-retained-state", "-convert-to-fp16", f"-aic-num-cores={options.cores}"]
     arguments += ["-mxfp6-matmul"] if FORMATS[options.format][0] else []
     arguments += [f"-mdp-load-partition-config={partition_file(options)}"] if options.devices > 1 else []
@@ -184,7 +184,7 @@ cp specializations.json qpc/ # where efficient-transformers' runtime looks for i
 
 
 def readme(source: Source, options: Options) -> str:
-    """What the folder has, and what to do with it."""
+    """A description of the folder, and what to do with it."""
     return f"""\
 # {source.model.name} for Cloud AI 100
 
@@ -240,7 +240,7 @@ def check(source: Source, folder: Path, options: Options) -> list[Finding]:
 def run(
     folder: Path, scratch: Path, options: Options, rounding: str, prompt: "np.ndarray", rest: "np.ndarray"
 ) -> "np.ndarray":
-    """The logits after `prompt` and after each token of `rest`, rounded as a format says, or not at all."""
+    """The logits after `prompt` and after each token of `rest`, with the rounding of a format, or with none."""
     import numpy as np
 
     from backends.onnx import qaic_simulation as simulation

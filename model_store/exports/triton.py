@@ -1,4 +1,4 @@
-"""`triton`: the decoder of a model repository of Triton Inference Server, and how all of its models are configured.
+"""`triton`: the decoder of a model repository for Triton Inference Server, and all models' configurations.
 
 The Python models, which need to generate text, are in `chatapp.deploy.triton`.
 """
@@ -19,7 +19,7 @@ SUMMARY = "a model repository for Triton Inference Server: an ensemble, and a mo
 GRAPH, ENCODER, DECODER, ENSEMBLE, CHAT = "language_model", "encoder", "decoder", "ensemble_model", "chat"
 """The models of the repository."""
 RUNTIMES = {"onnx": "onnxruntime_onnx", "openvino": "openvino"}
-"""What computes the decoder, and what Triton calls it."""
+"""Runtimes of the decoder, with Triton's names for them."""
 PRECISIONS = ("f32", "int8", "int4")
 
 Tensor = tuple[str, str, Sequence[int]]
@@ -107,14 +107,14 @@ ASKED: list[Tensor] = [
     ("stop", "STRING", (-1,)),
     ("options", "STRING", (1,)),
 ]
-"""The inputs of `chat`: a text or messages as JSON, and options, those without a name here as JSON."""
+"""The inputs of `chat`: a text, or messages as JSON, and options; those without a name here are JSON."""
 ANSWERED: list[Tensor] = [
     ("text_output", "STRING", (1,)),
     ("thinking", "STRING", (1,)),
     ("finish_reason", "STRING", (1,)),
     ("usage", "STRING", (1,)),
 ]
-"""The outputs of `chat`: what was written, what was thought before, why it ended, and figures as JSON."""
+"""The outputs of `chat`: text, thinking, finish reason, and figures as JSON."""
 
 
 def decoder_tensors(decoder: "Decoder") -> tuple[list[Tensor], list[Tensor]]:

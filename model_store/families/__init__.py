@@ -18,12 +18,12 @@ VARIANTS = {
     ("gpt2", "attention_head_type", "multiquery"): "santacoder",
     ("opt", "do_layer_norm_before", False): "opt_post_norm",
 }
-"""Models that another one's type stands for: (type, field, value) -> module."""
+"""Modules for models that share a `model_type` with others: (type, field, value) -> module."""
 FILES = {"openai-gpt": "openai_gpt"}
-"""Types whose names no module can have."""
+"""Types that cannot be the name of a module."""
 
 SLIP = 0.8
-"""How alike two names are, from 0 to 1, of which one may be a slip for the other."""
+"""Similarity of two names, 0 to 1, from which one may be a slip for the other."""
 ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
@@ -38,7 +38,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every `model_type` that is known."""
+    """Every known `model_type`."""
     types = {name: kind for kind, name in FILES.items()}
     modules = [module.name for module in iter_modules(__path__) if module.name not in VARIANTS.values()]
     return tuple(types.get(name, name) for name in modules)
@@ -52,7 +52,7 @@ def find(config: Config) -> Family:
         refuse(config)
         variants = [name for (kind, key, value), name in VARIANTS.items() if (kind, value) == (wanted, config.get(key))]
         name = variants[0] if variants else FILES.get(wanted, wanted)
-        return cast(Family, import_module(f"{__name__}.{name}"))  # a module that meets the protocol
+        return cast(Family, import_module(f"{__name__}.{name}"))  # modules meet the protocol
     refuse_type(config)
     near = "" if wanted in OTHERS else suggest(wanted, known, who="the publisher", near=SLIP)
     hint = f"; {near}" if near else ""
@@ -69,42 +69,42 @@ def activation(name: str) -> Activation:
 
 
 def field(config: Config, *spellings: str) -> Any:  # Any: config.json's
-    """The field of config.json that has one of these names, the first that is there."""
+    """The first field of config.json with one of these names."""
     return config[next((name for name in spellings if config.get(name) is not None), spellings[0])]
 
 
 def given(config: Config) -> Config:
-    """The fields of config.json that say something, where null is as good as none."""
+    """The fields of config.json that are not null."""
     return {name: value for name, value in config.items() if value is not None}
 
 
 def with_defaults(decoder: Callable[[Config], Decoder], defaults: Config) -> Callable[[Config], Decoder]:
-    """The `decoder` of another family, where config.json may leave out these fields."""
+    """A family's `decoder` with defaults for fields that config.json may leave out."""
     return lambda config: decoder({**defaults, **config})
 
 
 def alternate(config: Config, count: int, period: int) -> list[str]:
-    """The kinds of layers, one in so many sees all: as `sliding_window_pattern` says, 6 or LLLG, else `period`."""
+    """The kinds of layers with one full layer in `period`, or as `sliding_window_pattern` says, 6 or LLLG."""
     said = config.get("sliding_window_pattern")
     every = period if said is None else len(said) if isinstance(said, str) else said
     return ["sliding_attention" if every and (i + 1) % every else "full_attention" for i in range(count)]
 
 
 def windows(config: Config, default: Sequence[str], window: int | None) -> list[int]:
-    """The window of each layer, 0 for none, by `layer_types` of config.json or else by `default`."""
+    """Each layer's window, 0 for none, by `layer_types` of config.json or else by `default`."""
     kinds = kinds_of(config, default, "sliding_attention")
     return [(window or 0) if kind == "sliding_attention" else 0 for kind in kinds]
 
 
 def with_windows(same: Decoder, each: Sequence[int], ropes: tuple[Rope | None, Rope | None] | None = None) -> Decoder:
-    """The decoder whose layers have these windows, 0 for none; `ropes` are of layers without a window, and with one."""
+    """The decoder with these windows, 0 for none; `ropes` are for layers without a window, and with one."""
     far, near = ropes or (same.layers[0].rope,) * 2
     layers = (replace(same.layers[0], window=window, rope=near if window else far) for window in each)
     return replace(same, layers=tuple(layers))
 
 
 def kinds_of(config: Config, default: Sequence[str], *others: str) -> Sequence[str]:
-    """What each layer is, full attention or another kind, by `layer_types` of config.json or else by `default`."""
+    """Each layer's kind, full attention or another, by `layer_types` of config.json or else by `default`."""
     kinds: Sequence[str] = config.get("layer_types") or default
     if len(kinds) != len(default):
         raise ValueError(f"layer_types names {len(kinds)} layers, there are {len(default)}")
@@ -114,7 +114,7 @@ def kinds_of(config: Config, default: Sequence[str], *others: str) -> Sequence[s
 
 
 def sparse_layers(config: Config, count: int, default: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of the layers that mix experts, of so many: by `mlp_layer_types` of config.json or else `default`."""
+    """The indices of layers with experts, of `count`, by `mlp_layer_types` of config.json or else `default`."""
     kinds = config.get("mlp_layer_types")
     if kinds is None:
         return tuple(default)

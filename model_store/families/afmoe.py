@@ -1,4 +1,4 @@
-"""Trinity of Arcee: norms on both sides of each branch, gated attention, and experts chosen by sigmoids with a bias."""
+"""Trinity of Arcee: norms before and after each branch, gated attention, experts chosen by biased sigmoids."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; every fourth layer sees everything, and has no positions, unless `layer_types` says which."""
+    """Read config.json; every fourth layer has no window and no positions, unless `layer_types` says otherwise."""
     config = {"rms_norm_eps": 1e-5, "head_dim": 128, **given(config)}
     same = llama.decoder(config)
     default = alternate(config, len(same.layers), config.get("global_attn_every_n_layers", 4))

@@ -1,4 +1,4 @@
-"""Apertus: Llama with normalised queries and keys, and an activation that each layer has learned."""
+"""Apertus: Llama with query and key norms, and an activation (xIELU) learned per layer."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ UNUSED = (*llama.UNUSED, ".mlp.act_fn.eps")
 
 
 def factors(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From the two numbers that were learned, and beta, to the factors of the square, the exponential and the line."""
+    """From the two learned numbers and beta to xIELU's factors for square, exponential and line."""
     values = np.asarray(values, np.float32)
     square, bent = np.logaddexp(0, values[:2])
     return np.array([square, values[2] + bent, -bent], np.float32)

@@ -1,4 +1,4 @@
-"""Bamba: Llama whose heads turn in part, most of whose layers keep a state that fades (Mamba-2) and do not attend."""
+"""Bamba: Llama with partly rotary positions; most layers are Mamba-2, and few attend."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""BitNet b1.58 is Llama with norms before the last matrix of each branch, and relu's square."""
+"""BitNet b1.58 is Llama with norms before the last matrix of each branch, and a squared ReLU."""
 
 from model_store.families import llama, with_defaults
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED

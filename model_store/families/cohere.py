@@ -1,4 +1,4 @@
-"""Command R: attention and feed-forward side by side under one layer norm, and neighbours that turn."""
+"""Command R: attention and feed-forward side by side under one layer norm; interleaved rotary pairs."""
 
 from dataclasses import replace
 

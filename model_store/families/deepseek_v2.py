@@ -1,7 +1,7 @@
-"""DeepSeek V2 Lite: keys and values of all heads are made of few elements that they share, and experts of many.
+"""DeepSeek V2 Lite: multi-head latent attention, and many experts.
 
-They are made at once, and cached: reading what they are made of instead, with matrices that are multiplied by each
-other before, is slower here up to thousands of tokens.
+Keys and values are expanded at once, and cached: caching latents instead, with matrices that are multiplied together
+beforehand, is slower here up to thousands of tokens.
 """
 
 from dataclasses import replace
@@ -17,54 +17,54 @@ from model_store.families import given, glm4_moe, llama, qwen2_moe
 from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 EPSILON = 1e-6
-"""Of the norms of latents, whatever config.json says of the others."""
+"""The epsilon of the latents' norms, whatever config.json says of other norms."""
 SHARED = "layers.{}.self_attn.kv_a_proj_with_mqa"
 
 
 def latent_of(layer: Layer) -> Latent:
-    assert layer.latent  # as `attend` makes it
+    assert layer.latent  # `attend` has set it
     return layer.latent
 
 
 def order(layer: Layer) -> list[int]:
-    """Where the elements of a head come from: those that turn are its last ones, and turn half a head apart here."""
+    """Where a head's elements come from: rotary ones are last in files, and half a head apart here."""
     count, still = latent_of(layer).turning, layer.head_dim - latent_of(layer).turning
     half, turning = still // 2, [*range(still, layer.head_dim)]
     return [*turning[: count // 2], *range(half), *turning[count // 2 :], *range(half, still)]
 
 
 def halve_neighbours(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From neighbours that turn together, the last elements of queries or all of a key's, to halves."""
+    """From interleaved rotary pairs, the last elements of queries or all of a key's, to halves."""
     size = min(len(values), layer.head_dim)
-    count = min(latent_of(layer).turning, size)  # fewer where the file is wrong, which is told by its shape
+    count = min(latent_of(layer).turning, size)  # fewer in a wrong file, which its shapes will tell
     places = [*range(size - count), *range(size - count, size, 2), *range(size - count + 1, size, 2)]
     return values.reshape(-1, size, *values.shape[1:])[:, places].reshape(values.shape)
 
 
 def spread_turning(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """Queries in the order of their heads here."""
+    """Queries in our order of elements."""
     heads = values.reshape(layer.heads, layer.head_dim, -1)
     return heads[:, order(layer)].reshape(values.shape)
 
 
 def to_latents(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The rows that make latents."""
+    """The rows that project to latents."""
     return amplified(values[: latent_of(layer).rank], layer)
 
 
 def to_turning(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The rows that make what turns."""
+    """The rows that project to the rotary part of keys."""
     return values[latent_of(layer).rank :]
 
 
 def amplified(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """What makes latents, so that an epsilon of their own is that of the other norms."""
+    """The projection to latents, scaled so that their norm's epsilon becomes the decoder's."""
     gain = latent_of(layer).gain
     return values if gain == 1 else np.asarray(values, np.float32) * np.float32(gain)
 
 
 def expand(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The matrix that makes keys and values of latents and of what turns, which is the same in all keys."""
+    """The matrix from latents and the shared rotary part to keys and values."""
     latent, size = latent_of(layer), layer.head_dim
     still = size - latent.turning
     heads = values.reshape(layer.heads, still + latent.value, latent.rank)
@@ -75,7 +75,7 @@ def expand(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def widened(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The matrix behind attention, with zeros for what a head's values lack."""
+    """The output projection, with zeros where a head's values are padded."""
     if values.ndim == 1:
         return values
     heads = values.reshape(len(values), layer.heads, latent_of(layer).value)
@@ -115,12 +115,12 @@ def decoder(config: Config) -> Decoder:
 
 
 def without_latents(config: Config) -> Config:
-    """The fields of a model like this one with heads of their own, of a size that can turn."""
+    """The fields of a model like this one with ordinary heads, of a size that can rotate."""
     return {**config, **UNSCALED, "head_dim": config.get("qk_rope_head_dim", 64)}
 
 
 def attend(config: Config, same: Decoder) -> Decoder:
-    """The decoder with latents; YaRN sharpens the scores of all elements of a head here, and not of those that turn."""
+    """The decoder with latents; YaRN's factor applies to whole heads here, not to the rotary part alone."""
     if not config.get("rope_interleave", True):
         raise UnsupportedCheckpoint(
             "latents whose halves turn together (rope_interleave in config.json) are not supported"

@@ -16,7 +16,7 @@ USUAL: Config = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; the layer behind the last one guesses tokens ahead, and is not read."""
+    """Read config.json; the extra layer for multi-token prediction is not read."""
     config = {**USUAL, **given(config)}
     same = deepseek_v2.attend(config, llama.decoder(deepseek_v2.without_latents(config)))
     return replace(same, experts=glm4_moe.experts(config, len(same.layers)))

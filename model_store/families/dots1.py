@@ -1,4 +1,4 @@
-"""dots.llm1: Qwen3 whose later layers may have a window, with experts chosen as GLM 4.5 does."""
+"""dots.llm1: Qwen3 with windows in later layers, and experts chosen as in GLM 4.5."""
 
 from dataclasses import replace
 

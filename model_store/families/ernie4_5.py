@@ -1,4 +1,4 @@
-"""ERNIE 4.5 is Llama whose neighbours turn."""
+"""ERNIE 4.5 is Llama with interleaved rotary pairs."""
 
 from model_store.checkpoint.weights import halve_rotary
 from model_store.families import llama, with_defaults

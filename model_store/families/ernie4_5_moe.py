@@ -1,4 +1,4 @@
-"""ERNIE 4.5's mixtures: a bias decides with the scores who is chosen, and two experts are for all tokens."""
+"""ERNIE 4.5's mixtures: scores with a bias choose the experts, and two experts are shared."""
 
 from dataclasses import replace
 

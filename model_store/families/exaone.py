@@ -1,4 +1,4 @@
-"""EXAONE 3 is Llama in GPT-2's words."""
+"""EXAONE 3 is Llama with GPT-2's names."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

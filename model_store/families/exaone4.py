@@ -1,4 +1,4 @@
-"""EXAONE 4: norms behind the branches, normalised queries and keys; beside windows, full layers have no positions."""
+"""EXAONE 4: norms after the branches, on queries and on keys; with windows, full layers have no positions."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
@@ -14,7 +14,7 @@ LAYER = {name: source for name, source in llama.LAYER.items() if not name.endswi
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; every fourth layer sees everything, unless `layer_types` says which do."""
+    """Read config.json; every fourth layer has no window, unless `layer_types` says otherwise."""
     same, window = llama.decoder({"rms_norm_eps": 1e-5, **config}), config.get("sliding_window", 4096)
     each, rope = windows(config, alternate(config, len(same.layers), 4), window), same.layers[0].rope
     return with_windows(same, each, (None if window else rope, rope))

@@ -1,4 +1,4 @@
-"""K-EXAONE: EXAONE 4 with norms before the branches, and experts chosen as GLM 4.5 does."""
+"""K-EXAONE: EXAONE 4 with norms before the branches, and experts chosen as in GLM 4.5."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from model_store.families import exaone4, given, glm4_moe, llama, qwen2_moe, spa
 from model_store.families.llama import MODEL, PREFIX, TIED
 
 UNUSED = (*llama.UNUSED, "mtp.*")
-"""What guesses tokens ahead."""
+"""Multi-token prediction."""
 LAYER = {
     **llama.LAYER,
     **qwen2_moe.EXPERTS,

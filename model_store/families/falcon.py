@@ -1,4 +1,4 @@
-"""Falcon: attention and feed-forward side by side, under one norm or two; each key-value head with its queries."""
+"""Falcon: attention and feed-forward side by side, under one norm or two; q, k and v grouped by key head."""
 
 from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config

@@ -1,7 +1,7 @@
-"""Falcon-H1: Llama, in each layer of which a state that fades (Mamba-2) stands beside attention, and many factors.
+"""Falcon-H1: Llama with Mamba-2 beside attention in every layer, and many factors.
 
-Those of matrices are multiplied into them while they are read; those of keys, and of what attention reads, into its
-scale and what it gives.
+Matrices' factors are multiplied into them while they are read; those of keys and of attention's input into its scale
+and its output.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from model_store.families import given, granitemoehybrid, llama
 from model_store.families.llama import PREFIX, TIED, UNUSED
 
 ATTENDED, ANSWERED, GATES, UP, PARTS = 0, 1, 2, 3, slice(4, 9)
-"""The places of factors in `gains`; the last are of gates, values, keys, queries and steps of the state."""
+"""The places of factors in `gains`; the last are for the state's gates, values, keys, queries and steps."""
 
 
 def times_attended(values: np.ndarray, layer: Layer) -> np.ndarray:
@@ -28,12 +28,12 @@ def times_answered(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def times_gates(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """Gates, and what they open."""
+    """Gate and up, each times its factor."""
     return times_each(np.split(values, 2), layer.gains[GATES : UP + 1])
 
 
 def times_parts(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """What a state's matrix gives, in the order in which it is published."""
+    """The parts of the state's matrix, in the published order, times their factors."""
     return times_each(granitemoehybrid.parts_of(values, layer), layer.gains[PARTS])
 
 
@@ -55,7 +55,7 @@ LAYER = {
     "down_proj": "layers.{}.feed_forward.down_proj",
 }
 BIASES = "attention_bias", "mamba_proj_bias", "mlp_bias"
-"""What would have other factors than the matrices beside it; no published model has it."""
+"""Biases that would need other factors than their matrices; no published model has them."""
 
 
 def decoder(config: Config) -> Decoder:
@@ -85,7 +85,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def gains(config: Config, read: float) -> tuple[float, ...]:
-    """The factors of matrices, of which attention reads its residual `read` times."""
+    """The factors of matrices; attention's input is multiplied by `read`."""
     parts, entered = config.get("ssm_multipliers", [1.0] * 5), config.get("ssm_in_multiplier", 1.0)
     both = config.get("mlp_multipliers", [1.0] * 2)
     if (len(parts), len(both)) != (5, 2):

@@ -18,7 +18,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; where it says gelu it means the one with tanh."""
+    """Read config.json; what it calls gelu is gelu_tanh."""
     same = llama.decoder({"head_dim": 256, **config})
     name = config.get("hidden_act") or "gelu"
     return replace(

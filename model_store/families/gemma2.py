@@ -1,4 +1,4 @@
-"""Gemma 2: norms on both sides of each branch, capped scores, and a window on every other layer."""
+"""Gemma 2: norms before and after each branch, capped scores, and a window on every other layer."""
 
 from dataclasses import replace
 

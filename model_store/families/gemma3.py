@@ -1,4 +1,4 @@
-"""Gemma 3 with an image encoder, of which the language model runs."""
+"""Gemma 3 with an image encoder, of which only the language model runs."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
@@ -15,7 +15,7 @@ DEFAULTS: Config = {
     "num_key_value_heads": 4,
     "max_position_embeddings": 131_072,
 }
-"""What `text_config` leaves out."""
+"""Defaults of `text_config`."""
 
 
 def decoder(config: Config) -> Decoder:

@@ -1,4 +1,4 @@
-"""Gemma 3: Gemma 2 with normalised queries and keys instead of caps, and another rotation where there is a window."""
+"""Gemma 3: Gemma 2 with query and key norms instead of caps, and another rotary base for windows."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; every sixth layer sees everything, unless `layer_types` says which do."""
+    """Read config.json; every sixth layer has no window, unless `layer_types` says otherwise."""
     same = gemma.decoder({**config, **UNSCALED, "hidden_act": "gelu"})
     layer = replace(same.layers[0], scale=config.get("query_pre_attn_scalar", 256) ** -0.5)
     ropes = far_and_near(config, layer.head_dim, theta=1_000_000.0, near_theta=10_000.0)

@@ -1,4 +1,4 @@
-"""Gemma 3n: residuals side by side (AltUp), embeddings of each layer, and last layers without keys of their own."""
+"""Gemma 3n: AltUp's residual streams, per-layer embeddings, and last layers without keys of their own."""
 
 from dataclasses import replace
 from statistics import NormalDist
@@ -14,23 +14,23 @@ from model_store.families.gemma4_text import TIED, UNUSED
 
 PREFIX = "model."
 RESIDUALS = 4
-"""As many as tensors are listed for below."""
+"""The number of streams for which tensors are listed below."""
 TEXT = 262_144
-"""Tokens of texts; those behind them stand for images and sounds, and no layer has an embedding of them."""
+"""Text tokens; those after them are for images and sounds, and have no per-layer embedding."""
 
 
 def of_text(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The rows of tokens that texts have."""
+    """The rows of text tokens."""
     return values[:TEXT]
 
 
 def by_size(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """A norm of all elements whose outcome is divided by their number."""
+    """A norm of all elements, divided by their number."""
     return values / np.float32(len(values))
 
 
 def times_last(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """A matrix whose inputs are multiplied by what is its last row."""
+    """A matrix whose columns are multiplied by its last row."""
     return np.asarray(values[:-1], np.float32) * np.asarray(values[-1], np.float32)
 
 
@@ -69,11 +69,11 @@ DEFAULTS: Config = {
 }
 """What config.json may leave out."""
 ONLY = {"altup_num_inputs": RESIDUALS, "altup_active_idx": 0, "altup_correct_scale": True}
-"""What no published model has otherwise."""
+"""What all published models have."""
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; every fifth layer sees everything, unless `layer_types` says which do."""
+    """Read config.json; every fifth layer has no window, unless `layer_types` says otherwise."""
     config = {**DEFAULTS, **given(config)}
     for name, value in ONLY.items():
         if config.get(name, value) != value:
@@ -101,7 +101,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def cutoffs(config: Config, count: int) -> list[float | None]:
-    """Where the gates of each layer begin, of which `activation_sparsity_pattern` says what share is 0."""
+    """Each layer's gate cutoff, for the share of zeros in `activation_sparsity_pattern`."""
     sparse = 10 if count > 10 else 0
     shares = config.get("activation_sparsity_pattern", [0.95] * sparse + [0.0] * (count - sparse))
     if len(shares) != count:

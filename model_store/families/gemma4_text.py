@@ -1,7 +1,7 @@
-"""Gemma 4: Gemma 3 whose layers that see everything have other heads, and whose last layers have no keys of their own.
+"""Gemma 4: Gemma 3 with other heads in full layers, and last layers without keys of their own.
 
-Values are normalised too, scores are not scaled, and the small ones give each layer an embedding of its own. In that of
-26B each layer mixes experts, beside a feed-forward.
+Values are normalised too, scores are not scaled, and the small models have an embedding for each layer. In the one of
+26B each layer has experts beside a feed-forward.
 """
 
 from dataclasses import replace
@@ -17,12 +17,12 @@ from model_store.families.gemma import PREFIX, TIED
 
 
 def halve_power(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """A norm whose outcome is the half of a sum of two."""
+    """A norm times the root of one half, for the sum of two inputs."""
     return values * np.float32(0.5**0.5)
 
 
 def by_root(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """A norm of all elements whose outcome is divided by the root of their number."""
+    """A norm of all elements, divided by the root of their number."""
     return values * np.float32(len(values) ** -0.5)
 
 
@@ -71,7 +71,7 @@ DEFAULTS: Config = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; every sixth layer sees everything, unless `layer_types` says which do, and the last one."""
+    """Read config.json; the last and every sixth layer have no window, unless `layer_types` says otherwise."""
     size = config.get("hidden_size_per_layer_input", 256) or 0
     config = {**DEFAULTS, **given(config)}
     if config.get("use_bidirectional_attention") == "all":
@@ -90,7 +90,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def experts(config: Config) -> Experts:
-    """The experts, in all layers beside a feed-forward for all tokens."""
+    """The experts, in all layers beside a shared feed-forward."""
     return Experts(
         layers=tuple(range(config["num_hidden_layers"])),
         count=config["num_experts"],
@@ -101,7 +101,7 @@ def experts(config: Config) -> Experts:
 
 
 def attentions(config: Config, same: Decoder) -> list[Layer]:
-    """How each layer attends, as if all had keys and values of their own."""
+    """The layers, as if all had keys and values of their own."""
     each = [*windows(config, alternate(config, len(same.layers), 6), config.get("sliding_window", 512))[:-1], 0]
     turns = config["rope_parameters"]
     found = []
@@ -122,7 +122,7 @@ def attentions(config: Config, same: Decoder) -> list[Layer]:
 
 
 def heads_of(config: Config, layer: int, window: int) -> tuple[int, int]:
-    """The size of a layer's heads, and how many have keys; newer files say it layer by layer."""
+    """A layer's head size and key-value heads; newer files list these for each layer."""
     own: Config = {}
     if "per_layer_config" in config:
         own = config["per_layer_config"].get(str(layer), {})
@@ -140,7 +140,7 @@ def heads_of(config: Config, layer: int, window: int) -> tuple[int, int]:
 
 
 def share(layers: list[Layer], count: int) -> tuple[Layer, ...]:
-    """Let the last layers, so many, attend to what the last of their kind before these has made."""
+    """Let the last `count` layers attend to the keys and values of the last earlier layer of their kind."""
     own = layers[: len(layers) - count]
     makers = {bool(layer.window): i for i, layer in enumerate(own)}
     kinds = [bool(layer.window) for layer in layers[len(own) :]]

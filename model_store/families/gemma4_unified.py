@@ -1,4 +1,4 @@
-"""Gemma 4 that reads images and sound without encoders of their own, of which the language model runs."""
+"""Gemma 4 that reads images and sound without encoders, of which only the language model runs."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
@@ -7,7 +7,7 @@ from model_store.families.gemma4 import LAYER, MODEL, PREFIX, TIED
 
 UNUSED = (*gemma4.UNUSED, "vision_embedder.*")
 DEFAULTS: Config = {"max_position_embeddings": 262_144, "sliding_window": 1024, "hidden_size_per_layer_input": 0}
-"""What `text_config` leaves out, otherwise than that of the others."""
+"""Defaults of `text_config` that differ from those of the other Gemma 4."""
 
 
 def decoder(config: Config) -> Decoder:

@@ -1,4 +1,4 @@
-"""GLM: Llama with a fused gate, and neighbours that turn in half of each head."""
+"""GLM: Llama with a fused gate, and interleaved rotary pairs in half of each head."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

@@ -1,4 +1,4 @@
-"""GLM 4 (of 2025) is GLM with norms on both sides of each branch."""
+"""GLM 4 (of 2025) is GLM with norms before and after each branch."""
 
 from model_store.families import glm
 from model_store.families.glm import MODEL, PREFIX, TIED, UNUSED, decoder

@@ -1,4 +1,4 @@
-"""GLM 4.5: Llama with partly rotary positions; experts are chosen by sigmoids with a bias, one is for all tokens."""
+"""GLM 4.5: Llama with partly rotary positions; experts are chosen by sigmoids with a bias, one is shared."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ FOR_ALL = {
     "gate_up_proj": f"{MLP}.gate_proj={SHARED}.gate_proj {MLP}.up_proj={SHARED}.up_proj",
     "down_proj": f"{MLP}.down_proj={SHARED}.down_proj",
 }
-"""The feed-forward of a layer without experts, or of the experts that are for all tokens."""
+"""The feed-forward of a layer without experts, or the shared experts."""
 UNUSED = (".rotary_emb.inv_freq", "layers.46.*", "layers.92.*")
 LAYER = {
     **llama.LAYER,
@@ -27,13 +27,13 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; layers behind the last one guess tokens ahead, and are not read."""
+    """Read config.json; extra layers for multi-token prediction are not read."""
     same = llama.decoder({"rms_norm_eps": 1e-5, **config}, partial=0.5)
     return replace(same, experts=experts(config, len(same.layers)))
 
 
 def experts(config: Config, layers: int) -> Experts:
-    """The experts, behind the first layers."""
+    """The experts, after the first layers."""
     return Experts(
         layers=tuple(range(config.get("first_k_dense_replace", 1), layers)),
         count=config.get("n_routed_experts", 128),

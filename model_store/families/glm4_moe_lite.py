@@ -16,7 +16,7 @@ USUAL: Config = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; the layer behind the last one guesses tokens ahead, and is not read."""
+    """Read config.json; the extra layer for multi-token prediction is not read."""
     same = deepseek_v3.decoder({**USUAL, **given(config)})
     assert same.experts
     sparse = sparse_layers(config, len(same.layers), same.experts.layers)

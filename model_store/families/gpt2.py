@@ -18,7 +18,7 @@ LAYER = {
     "down_proj": ("h.{}.mlp.c_proj", transpose),
 }
 UNREAD: Config = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
-"""Fields that only GPT-2 reads, as other models have them."""
+"""Fields that only GPT-2 reads, with other models' values."""
 
 
 def decoder(config: Config) -> Decoder:

@@ -1,4 +1,4 @@
-"""GPT-NeoX Japanese: GPT-NeoX with one branch after the other, and a bias of attention in the last layer alone."""
+"""GPT-NeoX Japanese: GPT-NeoX with sequential branches, and a bias of attention in the last layer only."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

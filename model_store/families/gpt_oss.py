@@ -1,4 +1,4 @@
-"""gpt-oss: windows in every other layer, sinks in all, and experts with a gate of their own, published in mxfp4."""
+"""gpt-oss: windows in every other layer, attention sinks, and experts with a clamped gate, published in mxfp4."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 
 def gates_first(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From the rows of gates and of what they gate in turn to all gates, and what they gate behind them."""
+    """From alternating rows of gate and up to all of gate, then all of up."""
     return np.concatenate([values[::2], values[1::2]])
 
 
@@ -28,7 +28,7 @@ SCALING: Config = {
     "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
     "original_max_position_embeddings": 4096,
 }  # fmt: skip
-"""How positions are stretched where config.json does not say."""
+"""The scaling of positions where config.json has none."""
 
 
 def decoder(config: Config) -> Decoder:

@@ -1,4 +1,4 @@
-"""GPT-J: attention and feed-forward side by side under one norm; neighbours rotated on part of each head."""
+"""GPT-J: attention and feed-forward side by side under one norm; partly rotary, in interleaved pairs."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; how the scores are scaled and how fast the heads turn is the same for all models."""
+    """Read config.json; scores' scale and rotary base are the same for all models."""
     same = gpt2.decoder({**config, **gpt2.UNREAD})
     head_dim = same.layers[0].head_dim
     turned = padded(Rope(tuple(turning(config.get("rotary_dim", 64), head_dim, 10_000.0))), head_dim)

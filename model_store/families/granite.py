@@ -1,4 +1,4 @@
-"""Granite is Llama with factors; that of the branches is taken out of the residual, whose norms do not see it."""
+"""Granite is Llama with factors; the branches' factor is moved out of the residual, as norms ignore scale."""
 
 from dataclasses import replace
 

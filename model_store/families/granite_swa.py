@@ -1,4 +1,4 @@
-"""Granite with windows and sinks, and a rotation of its own in each layer, or none."""
+"""Granite with windows, attention sinks, and a rotary base for each layer, or none."""
 
 from dataclasses import replace
 
@@ -20,9 +20,9 @@ def decoder(config: Config) -> Decoder:
 
 
 def near_and_far(same: Decoder, config: Config) -> Decoder:
-    """The decoder with windows on all layers but every fourth, unless `layer_types` names them, and with rotations.
+    """The decoder with windows on all layers but every fourth, unless `layer_types` says otherwise.
 
-    `layer_rope_theta` has the base of each layer, or 0 where it has no positions.
+    `layer_rope_theta` has each layer's rotary base, or 0 for no positions.
     """
     count, stated = len(same.layers), config.get("rope_scaling") or config.get("rope_parameters") or {}
     default = ["sliding_attention" if i % 4 else "full_attention" for i in range(count)]

@@ -1,4 +1,4 @@
-"""Granite's mixtures of experts with windows, sinks, and a rotation of its own in each layer, or none."""
+"""Granite's mixtures of experts with windows, attention sinks, and a rotary base for each layer, or none."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

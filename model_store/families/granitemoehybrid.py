@@ -1,4 +1,4 @@
-"""Granite 4, with experts and without: Granite, most of whose layers may keep a state that fades (Mamba-2)."""
+"""Granite 4, with experts and without: Granite with Mamba-2 in most or no layers."""
 
 import math
 from dataclasses import replace
@@ -14,15 +14,15 @@ from model_store.families.granite import MODEL, PREFIX, TIED, UNUSED
 
 STATE = "layers.{0}.mamba"
 NAMED = {"attention": "full_attention", "mamba": "linear_attention"}
-"""What config.json calls kinds of layers, or has called them."""
+"""Names of layer kinds in config.json, now and earlier."""
 NO_LIMITS = [0.0, math.inf], [0.0, {"__float__": "Infinity"}]
-"""How config.json says that steps are what they are: JSON has no name for the infinite."""
+"""Values in config.json that mean no limit of steps: JSON has no infinity."""
 
 
 def parts_of(values: np.ndarray, layer: Layer) -> list[np.ndarray]:
-    """Gates, values, keys, queries and steps, which one matrix gives."""
+    """Split a matrix's rows into gates, values, keys, queries and steps."""
     how = layer.recurrence
-    assert isinstance(how, Mamba)  # no other layer has these
+    assert isinstance(how, Mamba)  # only these layers have it
     keys = how.key_heads * how.key_size
     return np.split(values, np.cumsum([how.value_elements, how.value_elements, keys, keys]))
 
@@ -45,7 +45,7 @@ def channels_first(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def state_weights(state: str) -> dict[str, Source]:
-    """Where the weights of a state are whose names begin with `state`."""
+    """The sources of a state's weights, whose names begin with `state`."""
     return {
         "qkvz_proj": (f"{state}.in_proj", queries_first),
         "rates_proj": (f"{state}.in_proj", steps_alone),
@@ -65,7 +65,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; all layers keep states unless `layer_types` says which attend."""
+    """Read config.json; all layers are Mamba-2, unless `layer_types` says otherwise."""
     config = given(config)
     same = granitemoeshared.decoder(config) if config.get("num_local_experts", 8) else granite.decoder(config)
     kinds = config.get("layer_types") or config.get("layers_block_type") or ["mamba"] * len(same.layers)
@@ -81,14 +81,14 @@ def decoder(config: Config) -> Decoder:
 
 
 def refuse_limits(config: Config) -> None:
-    """Raise UnsupportedCheckpoint where steps of states are limited."""
+    """Raise UnsupportedCheckpoint if a state's steps are limited."""
     limits = config.get("time_step_limit", NO_LIMITS[0])
     if limits not in NO_LIMITS:
         raise UnsupportedCheckpoint(f"time_step_limit (config.json) is {cut(limits)}: limits are not supported")
 
 
 def state_of(config: Config, size: int) -> Mamba:
-    """What layers keep whose heads have values of so many elements together."""
+    """The state of layers whose values have `size` elements together."""
     refuse_limits(config)
     heads = config.get("mamba_n_heads", 128)
     return Mamba(

@@ -1,4 +1,4 @@
-"""Granite's mixtures of experts with one that is for all tokens."""
+"""Granite's mixtures of experts with a shared one."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Helium is Llama whose neighbours turn."""
+"""Helium is Llama with interleaved rotary pairs."""
 
 from model_store.checkpoint.weights import halve_rotary
 from model_store.families import llama, with_defaults

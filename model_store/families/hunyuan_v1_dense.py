@@ -1,4 +1,4 @@
-"""Hunyuan dense is Llama whose queries and keys are normalised when they have turned."""
+"""Hunyuan dense is Llama with queries and keys normalised after their rotation."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; its `alpha` stretches all turns, whatever the length of a text."""
+    """Read config.json; its `alpha` scales all rotations, whatever the length of a text."""
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if alpha := scaling.get("type", scaling.get("rope_type")) == "dynamic" and scaling.get("alpha"):
         size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]

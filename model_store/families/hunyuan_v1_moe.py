@@ -1,4 +1,4 @@
-"""Hunyuan with experts: Hunyuan dense, each of whose layers has some beside one feed-forward for all tokens."""
+"""Hunyuan with experts: Hunyuan dense with experts and a shared feed-forward in each layer."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ LAYER = {
     "down_proj": f"{SHARED}.down_proj",
 }
 ONLY = {"num_shared_expert": 1, "use_cla": False, "use_mixed_mlp_moe": True}
-"""What no published model has otherwise, and transformers does not read."""
+"""What all published models have, and transformers does not read."""
 
 
 def decoder(config: Config) -> Decoder:
@@ -39,7 +39,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def of_all_layers(config: Config, name: str) -> Any:  # Any: config.json's
-    """What a field says, or a list of the same for each layer."""
+    """A field's value, which may be a list of the same value for each layer."""
     said = config[name]
     if isinstance(said, list) and len(set(said)) != 1:
         raise UnsupportedCheckpoint(f"{name} (config.json) differs from layer to layer, which is not supported")

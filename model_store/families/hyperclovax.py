@@ -1,4 +1,4 @@
-"""HyperCLOVA X SEED Think is Granite with norms on both sides of each branch, whose logits are multiplied."""
+"""HyperCLOVA X SEED Think is Granite with norms before and after each branch, and scaled logits."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""IQuest-Coder is Llama; what its first code could do besides, no published checkpoint asks for."""
+"""IQuest-Coder is Llama; published checkpoints use nothing else of its first code."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

@@ -1,4 +1,4 @@
-"""Jais 2 is Arcee with layer norms, and a bias everywhere."""
+"""Jais 2 is Arcee with layer norms, and biases everywhere."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Jamba: few layers attend, without positions, the others keep a state of each channel (Mamba); some mix experts."""
+"""Jamba: few layers attend, without positions, the others are Mamba; some have experts."""
 
 from dataclasses import replace
 from math import ceil
@@ -19,7 +19,7 @@ def state_of(layer: Layer) -> SelectiveState:
 
 
 def steps_first(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """What steps are made of, which keys and queries follow."""
+    """The rows for steps, moved before those for keys and queries."""
     return values[: state_of(layer).rank]
 
 
@@ -59,7 +59,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; of eight layers the fifth attends, unless it says otherwise."""
+    """Read config.json; by default the fifth of every eight layers attends."""
     config = {"num_key_value_heads": 8, "num_experts": 16, **given(config)}
     same = llama.decoder(config)
     count, size = len(same.layers), same.hidden_size
@@ -91,5 +91,5 @@ def experts(config: Config, count: int) -> Experts:
 
 
 def every(count: int, period: int, offset: int) -> list[int]:
-    """The numbers of layers, one in so many from the one at the offset on."""
+    """The indices of every `period`-th layer, from `offset` on."""
     return [i for i in range(count) if i % period == offset]

@@ -1,4 +1,4 @@
-"""LFM2 and LFM2.5 of Liquid AI: most layers mix a token with the two before it, and few attend."""
+"""LFM2 and LFM2.5 of Liquid AI: most layers are short convolutions over three tokens, and few attend."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; all layers attend, unless `layer_types` or `full_attn_idxs` says which do."""
+    """Read config.json; all layers attend, unless `layer_types` or `full_attn_idxs` says otherwise."""
     own = {"rms_norm_eps": config.get("norm_eps", 1e-5), "hidden_act": "silu"}
     same = llama.decoder({"rope_theta": 1_000_000.0, **config, **own})
     every = range(len(same.layers))

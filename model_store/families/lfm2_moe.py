@@ -1,4 +1,4 @@
-"""LFM2 with experts, which sigmoids with a bias choose, in all layers but the first."""
+"""LFM2 with experts, chosen by sigmoids with a bias, in all but the first layers."""
 
 from dataclasses import replace
 

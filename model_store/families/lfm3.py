@@ -1,4 +1,4 @@
-"""LFM3: LFM2 with norms on both sides of each branch, windows, and a gate for each head that attends."""
+"""LFM3: LFM2 with norms before and after each branch, windows, and a gate for each attention head."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ TURNS: Config = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; half of the layers attend, every other one of these with a window, unless it says which do."""
+    """Read config.json; by default half of the layers attend, every other one of these with a window."""
     config = {"head_dim": 128, **given(config)}
     same = llama.decoder({**config, **UNSCALED, "rms_norm_eps": config.get("norm_eps", 1e-5), "hidden_act": "silu"})
     far, near = far_and_near({"rope_parameters": TURNS, **config}, same.layers[0].head_dim, theta=1e6, near_theta=1e4)

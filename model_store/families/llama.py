@@ -20,7 +20,7 @@ LAYER = {
 
 
 def decoder(config: Config, *, partial: float | None = None) -> Decoder:
-    """Read config.json; `partial` of each head turns where `partial_rotary_factor` does not say, and None is all."""
+    """Read config.json; `partial` is the default of `partial_rotary_factor`, None for all of a head."""
     share = None if partial is None else config.get("partial_rotary_factor", partial)
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads

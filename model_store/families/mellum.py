@@ -1,4 +1,4 @@
-"""Mellum 2 is a Qwen 3 mixture with windows, and another rotation where there is one."""
+"""Mellum 2 is a Qwen 3 mixture with windows, whose layers have another rotary base."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ UNUSED = (*llama.UNUSED, "mtp.*")
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; a layer that guesses tokens ahead (`mtp`) is not read."""
+    """Read config.json; the layer for multi-token prediction (`mtp`) is not read."""
     config = given(config)
     same = llama.decoder({**config, **UNSCALED})
     count = len(same.layers)

@@ -1,4 +1,4 @@
-"""MiniCPM3: DeepSeek's latents, in which halves turn, without experts; Granite's factors, one by the layers' count."""
+"""MiniCPM3: DeepSeek's latent attention with rotary halves, no experts, and Granite's factors."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

@@ -1,4 +1,4 @@
-"""MiniMax M2: Mixtral with OLMo 2's normalised queries and keys, which turn in part, and experts chosen by sigmoids."""
+"""MiniMax M2: Mixtral with OLMo 2's query and key norms, partly rotary, and experts chosen by sigmoids."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ DEFAULTS: Config = {"head_dim": 128, "rope_theta": 5_000_000.0, "num_local_exper
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json, which tells how many elements of a head turn, or what share."""
+    """Read config.json, which has the number or the share of rotary elements."""
     config = {**DEFAULTS, **given(config)}
     turning = config.get("rotary_dim", config["head_dim"])
     same = llama.decoder(config, partial=turning / config["head_dim"])

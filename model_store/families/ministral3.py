@@ -1,4 +1,4 @@
-"""Ministral 3 is Mistral with stretched positions, whose queries grow beyond the length it was trained with first."""
+"""Ministral 3 is Mistral with scaled positions, whose queries grow beyond the original context."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ SCALING: Config = dict(
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; the context ends where queries would begin to grow (`llama_4_scaling_beta`)."""
+    """Read config.json; the context ends where queries begin to grow (`llama_4_scaling_beta`)."""
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or SCALING
     usual = {"sliding_window": None, "head_dim": 128, "rms_norm_eps": 1e-5}
     same = mistral.decoder({**usual, **config, "rope_scaling": scaling})

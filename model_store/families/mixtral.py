@@ -1,4 +1,4 @@
-"""Mixtral is Mistral, each of whose feed-forwards is several, of which a token chooses two."""
+"""Mixtral is Mistral with experts, of which each token chooses two."""
 
 from dataclasses import replace
 

@@ -19,7 +19,7 @@ LAYER = {
     "down_proj": "blocks.{}.ffn.down_proj",
 }
 USUAL = {"attn_type": "multihead_attention", "alibi": True, "qk_ln": False, "prefix_lm": False}
-"""What `attn_config` has to say, or nothing, of models that transformers runs."""
+"""The values that `attn_config` has, or leaves out, in models that transformers runs."""
 
 
 def decoder(config: Config) -> Decoder:
@@ -48,7 +48,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def slopes(heads: int, most: float) -> tuple[float, ...]:
-    """A geometric series for the next power of two, of which every other term comes first where there are fewer heads.
+    """ALiBi's slopes: a geometric series for the next power of two heads, of which every other term comes first.
 
     Press, Smith and Lewis, https://arxiv.org/abs/2108.12409.
     """

@@ -1,4 +1,4 @@
-"""mT5 and its likes: T5 with a gate in each feed-forward, and a head of its own."""
+"""mT5 and similar: T5 with gated feed-forwards, and a head of its own."""
 
 from model_store.families import t5, with_defaults
 from model_store.families.t5 import LAYER, MODEL, PREFIX, UNUSED

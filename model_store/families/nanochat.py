@@ -1,4 +1,4 @@
-"""nanochat: norms without weights, also of the embedding; a squared ReLU; positions that turn the other way."""
+"""nanochat: norms without weights, also of the embedding; a squared ReLU; reversed rotation."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ LAYER = arcee.LAYER | {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; a norm without weights is the same before a turn as after it."""
+    """Read config.json; a norm without weights may be before or after the rotation."""
     same = llama.decoder({"hidden_act": "relu2", **config})
     rope = same.layers[0].rope
     assert rope is not None

@@ -1,6 +1,6 @@
-"""Nemotron-H and Nemotron Nano without experts: blocks of Mamba-2, few that attend, and feed-forwards without gates.
+"""Nemotron-H and Nemotron Nano without experts: blocks of Mamba-2, some attention, and ungated feed-forwards.
 
-Steps have no least size, as in llama.cpp; transformers has `time_step_min`.
+Steps have no lower limit, as in llama.cpp; transformers has `time_step_min`.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ from model_store.families.granitemoehybrid import NAMED, refuse_limits, state_we
 PREFIX = "backbone.", "model."
 TIED = False
 UNUSED = ("mtp.*",)
-"""What guesses tokens ahead."""
+"""Multi-token prediction."""
 MIXER = "layers.{2}.mixer"
 MODEL = {"embedding": "embeddings", "norm": "norm_f", "lm_head": "lm_head"}
 LAYER = {
@@ -28,7 +28,7 @@ LAYER = {
     "down_proj": "layers.{3}.mixer.down_proj",
 }
 BLOCKS = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
-"""What the letters of `hybrid_override_pattern` mean."""
+"""The letters of `hybrid_override_pattern`."""
 
 
 def decoder(config: Config) -> Decoder:
@@ -64,7 +64,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def blocks_of(config: Config) -> list[str]:
-    """What each block is."""
+    """The kind of each block."""
     pattern = config.get("hybrid_override_pattern", "")
     listed = config.get("layers_block_type") or config.get("layer_types") or [BLOCKS.get(one, one) for one in pattern]
     if not listed:
@@ -82,7 +82,7 @@ def blocks_of(config: Config) -> list[str]:
 
 
 def layers_of(blocks: list[str]) -> list[tuple[str, bool]]:
-    """What each layer is that mixes tokens, and whether a feed-forward follows."""
+    """The kind of each layer that mixes tokens, and whether a feed-forward follows."""
     found: list[tuple[str, bool]] = []
     for kind in blocks:
         if kind != "mlp":

@@ -1,4 +1,4 @@
-"""OLMo: Llama whose layer norms have no weights; some cut queries, keys and values."""
+"""OLMo: Llama with layer norms without weights; some versions clamp queries, keys and values."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""OLMo 2: Llama with norms behind the branches, and queries and keys normalised over all heads."""
+"""OLMo 2: Llama with norms after the branches, and queries and keys normalised over all heads."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""OLMo Hybrid: OLMo 2, most of whose layers keep a state by the gated delta rule, with norms before their branches."""
+"""OLMo Hybrid: OLMo 2 with gated delta nets in most layers, whose branches have norms before them."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from model_store.families.olmo2 import MODEL, PREFIX, TIED
 
 
 def of_states(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The norm before a feed-forward, which only layers that keep a state have."""
+    """The norm before a feed-forward, which only layers with a state have."""
     if layer.recurrence is None:
         raise UnsupportedCheckpoint(
             "a layer that attends has a norm before its feed-forward (feedforward_layer_norm): transformers has saved"
@@ -41,7 +41,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; every fourth layer attends, unless `layer_types` says which do."""
+    """Read config.json; every fourth layer attends, unless `layer_types` says otherwise."""
     config = {"rms_norm_eps": 1e-6, **given(config)}
     same, heads = olmo2.decoder(config), config["num_attention_heads"]
     key_heads = config.get("linear_num_key_heads", heads)
@@ -55,7 +55,7 @@ def decoder(config: Config) -> Decoder:
         epsilon=1e-5,
         most=2.0 if config.get("linear_allow_neg_eigval", True) else 1.0,
     )
-    # published ones tell no base of their positions, and have none
+    # published models have no rotary base, and no positions
     turns = given(config.get("rope_parameters") or config).get("rope_theta")
     attending = same.layers[0] if turns else replace(same.layers[0], rope=None)
     default = ["full_attention" if i % 4 == 3 else "linear_attention" for i in range(len(same.layers))]

@@ -15,6 +15,6 @@ LAYER = {name: source for name, source in gpt2.LAYER.items() if not name.endswit
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json, in whose words gelu is GPT-2's."""
+    """Read config.json, whose gelu is GPT-2's."""
     same, name = gpt2.decoder({**config, **gpt2.UNREAD}), config.get("afn", "gelu")
     return replace(same, activation=activation("gelu_new" if name == "gelu" else name))

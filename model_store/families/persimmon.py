@@ -1,4 +1,4 @@
-"""Persimmon: GPT-NeoX with a squared ReLU, one branch after the other, and layer norms on queries and keys."""
+"""Persimmon: GPT-NeoX with a squared ReLU, sequential branches, and layer norms on queries and keys."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

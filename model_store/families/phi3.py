@@ -21,7 +21,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def scaling(config: Config) -> Config:
-    """How positions are scaled; the first Phi 3 call LongRoPE "su" and "yarn"."""
+    """The scaling of positions; the first Phi 3 call LongRoPE "su" and "yarn"."""
     found = {**(config.get("rope_scaling") or config.get("rope_parameters") or {})}
     kind = found.get("rope_type") or found.get("type")
     return {**found, "rope_type": "longrope"} if kind in ("su", "yarn") else found

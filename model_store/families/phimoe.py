@@ -1,4 +1,4 @@
-"""Phi 3.5 MoE: Mixtral with layer norms and biases, whose router weighs an expert against those nearly as likely."""
+"""Phi 3.5 MoE: Mixtral with layer norms and biases, and a sparsemixer router."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def amplified(config: Config) -> Config:
-    """LongRoPE with the amplitude that the publisher writes down, for short texts and for long ones."""
+    """LongRoPE with the publisher's explicit amplitudes for short and long texts."""
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     short, long = (scaling.get(f"{length}_mscale") for length in ("short", "long"))
     if short != long:

@@ -1,4 +1,4 @@
-"""Qwen's first mixtures: Qwen2 with many small experts in some layers, beside one for all tokens that each opens."""
+"""Qwen's first mixtures: Qwen2 with many small experts in some layers, and a gated shared one."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; where it does not name layers with a window, every other one of the first has it."""
+    """Read config.json; by default, every other one of the first layers has a window."""
     first = config.get("max_window_layers", 28)
     kinds = [
         "full_attention" if i % 2 or i >= first else "sliding_attention" for i in range(config["num_hidden_layers"])
@@ -34,7 +34,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def experts(config: Config, layers: int, *, shared: bool) -> Experts:
-    """The experts, in the layers that `decoder_sparse_step` reaches and `mlp_only_layers` does not name."""
+    """The experts, in the layers that `decoder_sparse_step` selects and `mlp_only_layers` does not list."""
     step, dense = config.get("decoder_sparse_step") or 1, config.get("mlp_only_layers") or []
     return Experts(
         layers=tuple(i for i in range(layers) if (i + 1) % step == 0 and i not in dense),

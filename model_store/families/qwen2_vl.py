@@ -15,7 +15,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def text_of(config: Config) -> Config:
-    """What config.json, or its `text_config`, says of the language model, for text alone."""
+    """The fields of config.json, or its `text_config`, for the language model with text only."""
     text = {**config, **(config.get("text_config") or {})}
     for name in "rope_scaling", "rope_parameters":
         if isinstance(kind := text.get(name), dict) and "mrope_section" in kind:

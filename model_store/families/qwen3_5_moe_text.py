@@ -1,4 +1,4 @@
-"""Qwen3.5 with many small experts in every layer, beside one for all tokens that each opens."""
+"""Qwen3.5 with many small experts in every layer, and a gated shared one."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Qwen3.5: three of four layers keep a state by the gated delta rule, and the others open their attention by gates."""
+"""Qwen3.5: three of four layers are gated delta nets, and the others have gated attention."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Qwen3's mixtures: Qwen3 with many small experts, none of them for all tokens."""
+"""Qwen3's mixtures: Qwen3 with many small experts, none of them shared."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ LAYER = {**qwen3.LAYER, **qwen2_moe.EXPERTS}
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; a window is on every layer, if on any."""
+    """Read config.json; either all layers have a window or none."""
     same = llama.decoder(config)
     window = config.get("sliding_window", 4096) if config.get("use_sliding_window") else 0
     count = len(same.layers)

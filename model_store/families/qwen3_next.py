@@ -1,4 +1,4 @@
-"""Qwen3-Next: Qwen3.5 with experts, whose heads have queries, keys, values and gates one after the other."""
+"""Qwen3-Next: Qwen3.5 with experts, and projections grouped by key head."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from model_store.families.qwen3_5_moe_text import MODEL, PREFIX, TIED, UNUSED, d
 
 
 def parts_first(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From q, k, v and z of each head of keys in turn to all q, all k, all v, all z."""
+    """From q, k, v and z of each key head in turn to all q, all k, all v, all z."""
     how = layer.recurrence
-    assert isinstance(how, DeltaNet)  # no other layer has these
+    assert isinstance(how, DeltaNet)  # only these layers have it
     heads = values.reshape(how.key_heads, -1, *values.shape[1:])
     shared = how.value_elements // how.key_heads
     parts = np.split(heads, np.cumsum([how.key_size, how.key_size, shared]), axis=1)
@@ -18,7 +18,7 @@ def parts_first(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def rates_first(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From b and a of each head of keys in turn to all b, all a."""
+    """From b and a of each key head in turn to all b, all a."""
     how = layer.recurrence
     assert isinstance(how, DeltaNet)
     heads = values.reshape(how.key_heads, 2, -1, *values.shape[1:])

@@ -1,4 +1,4 @@
-"""Sarvam of 30B: GLM 4.5 whose heads turn as a whole, with queries, keys and values in one matrix."""
+"""Sarvam of 30B: GLM 4.5 with fully rotary heads, and one matrix for queries, keys and values."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ LAYER = {
     "choice_bias": "layers.{}.mlp.gate.expert_bias",
 }
 CALLED = {"n_routed_experts": "num_experts", "n_shared_experts": "num_shared_experts"}
-"""What the publisher's config.json calls fields of GLM's."""
+"""The publisher's names for fields of GLM's config.json."""
 DEFAULTS: Config = {"head_dim": 64, "rope_theta": 8e6, "num_experts_per_tok": 6, "routed_scaling_factor": 2.5}
 
 

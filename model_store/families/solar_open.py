@@ -1,4 +1,4 @@
-"""Solar Open: Llama, each of whose layers has experts that are chosen as GLM 4.5 does."""
+"""Solar Open: Llama with experts in every layer, chosen as in GLM 4.5."""
 
 from dataclasses import replace
 

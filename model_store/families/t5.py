@@ -1,4 +1,4 @@
-"""T5, Flan-T5 and CodeT5: an encoder reads the prompt, a decoder answers, and distances between tokens have biases."""
+"""T5, Flan-T5 and CodeT5: encoder and decoder with relative biases."""
 
 import math
 
@@ -49,7 +49,7 @@ LAYER = {
 
 
 def decoder(config: Config) -> Decoder:
-    """Read config.json; the context holds as long a prompt as the model was trained with, and as long an answer."""
+    """Read config.json; prompt and answer may each be as long as in training."""
     heads, size, head_dim = config["num_heads"], config["d_model"], config["d_kv"]
     buckets = config.get("relative_attention_num_buckets", 32), config.get("relative_attention_max_distance", 128)
     writing = Layer(heads, heads, head_dim, scale=1.0, buckets=one_sided(*buckets))
@@ -70,13 +70,13 @@ def decoder(config: Config) -> Decoder:
 
 
 def start_token(config: Config) -> int:
-    """What stands before an answer: the padding, where nothing else is said."""
+    """The token before an answer: the padding, unless stated otherwise."""
     token: int | None = config.get("decoder_start_token_id")
     return int(config.get("pad_token_id") or 0) if token is None else token
 
 
 def ffn_activation(config: Config) -> str:
-    """The activation in `feed_forward_proj`, such as relu and gated-gelu; the tensors tell whether there is a gate."""
+    """The activation in `feed_forward_proj`, such as relu and gated-gelu; the tensors tell if there is a gate."""
     kind = str(config.get("feed_forward_proj", "relu"))
     name = "gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-")
     meant = {"dense_act_fn": name, "is_gated_act": kind.startswith("gated-")}
@@ -89,19 +89,19 @@ def ffn_activation(config: Config) -> str:
 
 
 def one_sided(count: int, far: int) -> tuple[int, ...]:
-    """The bucket of each distance from 0 to `far`: half of them for one distance each, the rest ever wider.
+    """The bucket of each distance from 0 to `far`: half of them for single distances, then ever wider ones.
 
     Raffel et al., https://arxiv.org/abs/1910.10683, section 2.1.
     """
     near = count // 2
     if not 0 < near < far:
         raise ValueError(f"{count} buckets do not suit distances up to {far}")
-    logarithms = np.log(np.arange(near, far, dtype=np.float32) / near)  # at this precision it was trained
+    logarithms = np.log(np.arange(near, far, dtype=np.float32) / near)  # the precision it was trained with
     wide = near + (logarithms / math.log(far / near) * (count - near)).astype(int)
     return (*range(near), *np.minimum(wide, count - 1).tolist(), count - 1)
 
 
 def two_sided(count: int, far: int) -> tuple[int, ...]:
-    """The bucket of each distance from -`far`, where the key comes later, to `far`: a half of them for each side."""
+    """The bucket of each distance from -`far`, where the key is later, to `far`; half of them for each side."""
     earlier = one_sided(count // 2, far)
     return (*(bucket + count // 2 for bucket in earlier[:0:-1]), *earlier)

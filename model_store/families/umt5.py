@@ -1,4 +1,4 @@
-"""UMT5 is mT5 with biases of distances in each layer."""
+"""UMT5 is mT5 with relative biases in each layer."""
 
 from model_store.families import t5
 from model_store.families.mt5 import PREFIX, TIED, UNUSED, decoder

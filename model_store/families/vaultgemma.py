@@ -1,4 +1,4 @@
-"""VaultGemma is Gemma 2 without norms behind the branches."""
+"""VaultGemma is Gemma 2 without norms after the branches."""
 
 from model_store.families import gemma2
 from model_store.families.gemma2 import MODEL, PREFIX, TIED, UNUSED, decoder

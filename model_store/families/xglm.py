@@ -1,4 +1,4 @@
-"""XGLM: OPT without its inner prefix, with an exact GELU, a scaled embedding, and waves instead of a position table."""
+"""XGLM: OPT without its inner prefix, with an exact GELU, a scaled embedding, and sinusoidal positions."""
 
 import math
 from dataclasses import replace
@@ -15,7 +15,7 @@ UNUSED = ("embed_positions.weights",)
 
 
 def waves(shape: tuple[int, ...]) -> np.ndarray:
-    """Sines and cosines of the positions, of which the first is called 2."""
+    """Sinusoidal position embeddings; positions begin at 2."""
     places, half = np.arange(2, shape[0] + 2, dtype=np.float32), shape[1] // 2
     angles = np.outer(places, np.exp(np.arange(half, dtype=np.float32) * np.float32(-math.log(10_000) / (half - 1))))
     return np.pad(np.concatenate([np.sin(angles), np.cos(angles)], axis=1), ((0, 0), (0, shape[1] % 2)))

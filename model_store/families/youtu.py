@@ -1,4 +1,4 @@
-"""Youtu-LLM: Llama with DeepSeek's latents."""
+"""Youtu-LLM: Llama with DeepSeek's latent attention."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config
