@@ -1,4 +1,4 @@
-"""Matrices as bitsandbytes saves them: in four bits, which stand for numbers of a table, or in int8 by rows."""
+"""bitsandbytes' matrices: four bits that index a table, or int8 by rows."""
 
 import json
 from collections.abc import Mapping
@@ -12,23 +12,23 @@ from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
 
 PRECISION = "int8-64"
-"""What suits matrices in four bits."""
+"""The suitable precision for four bits."""
 REASON = "the file has nf4 or fp4, and is rounded once more here, to eight bits, by at most 1/254 of the largest of 64"
 STATE = ".quant_state.bitsandbytes__"
-"""Begins the end of the name of a text, in bytes, with a matrix's shape and blocks."""
+"""The ending, before its kind, of the name of a text with a matrix's shape and blocks."""
 PARTS = "absmax", "quant_map", "nested_absmax", "nested_quant_map"
 ROWS, LAYOUT = "SCB", "weight_format"
-"""The largest of each row of a matrix in int8, and how its rows lie."""
+"""The largest magnitude of each int8 row, and the order of rows."""
 
 
 @dataclass(frozen=True)
 class Nf4Tensor(Tensor):
-    """A matrix (out, in), which reads as float32, of `codes`, the high nibble first."""
+    """A matrix (out, in), read as float32, of `codes`, the high nibble first."""
 
     codes: Tensor = field(kw_only=True)
     state: Mapping[str, Any] = field(kw_only=True)  # Any: JSON's
     beside: Mapping[str, Tensor] = field(kw_only=True)
-    """The largest of each block, the numbers of the table, and the same two of the former where they are in bytes."""
+    """The largest magnitude of each block and the table; and the same for the former, if they are bytes."""
 
     @property
     def nbytes(self) -> int:
@@ -39,7 +39,7 @@ class Nf4Tensor(Tensor):
         return PRECISION, REASON, ""
 
     def largest(self) -> np.ndarray:
-        """The largest number of each block."""
+        """The largest magnitude of each block."""
         found = self.beside["absmax"].read()
         if found.dtype != np.uint8:
             return found
@@ -55,7 +55,7 @@ class Nf4Tensor(Tensor):
 
 
 def join(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors, those of each matrix as one."""
+    """Join the tensors of each matrix."""
     found = dict(tensors)
     for name, tensor in tensors.items():
         weight, state, _ = name.partition(STATE)
@@ -74,7 +74,7 @@ def join(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def nf4(name: str, codes: Tensor | None, beside: dict[str, Tensor], text: Tensor) -> Tensor:
-    """The matrix `name`, in blocks as the text says."""
+    """The matrix `name`, in the blocks that the text describes."""
     try:
         state = json.loads(text.read().tobytes())
         shape, block, inner = tuple(state["shape"]), state["blocksize"], state.get("nested_blocksize", 0)

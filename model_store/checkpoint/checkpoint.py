@@ -30,30 +30,30 @@ ROUNDED = {
     "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
     **fp8.DTYPES,
 }
-"""What only some formats of rounded matrices have."""
+"""Data types of rounded formats only."""
 OTHER_SIZES = {"BOOL": 1, "U16": 2, "I16": 2, "U32": 4, "U64": 8}
 UNREAD = re.compile(r"(F8|F6|F4|I4|U4)(_\w+)?")
-"""Types of one byte or less that only checkpoints have which are rounded in other ways."""
+"""Data types of checkpoints with unsupported rounding."""
 HEADER_LIMIT = 100_000_000
-"""Bytes; the format's own limit."""
+"""The format's own limit, in bytes."""
 
 LAYOUTS = (
     ("model.safetensors.index.json", "*.safetensors"),
     ("pytorch_model.bin.index.json", "pytorch_model.bin"),
 )
-"""Index and weights, as they are looked for."""
+"""Index and weights files, in the order in which they are looked for."""
 
 Config = Mapping[str, Any]
-"""The JSON of config.json: families know which fields have which type."""
+"""config.json as JSON; families know the types of its fields."""
 
 
 class Checkpoint:
-    """A publisher's folder: its configuration, and its floating-point tensors by name, none of them read yet."""
+    """A publisher's folder: its configuration, and its floating-point tensors by name, read when needed."""
 
     precision = precision_reason = ""
-    """What suits weights that are rounded already, and what that means; empty for those that are not."""
+    """The suitable precision for rounded weights, and why; "" if they are not rounded."""
     exact = ""
-    """The precision at which they are kept as they are."""
+    """The precision that keeps them exactly."""
 
     def __init__(self, folder: Path):
         refuse_adapter(folder)
@@ -68,14 +68,14 @@ class Checkpoint:
         self.precision, self.precision_reason, self.exact = next(filter(any, told), ("", "", ""))
 
     def files_without(self, tensors: Sequence[str]) -> str:
-        """The files that lack tensors whose names end so, as far as an index tells; else all weights."""
+        """The files with tensors missing, whose names end so, as far as an index tells; else all files."""
         index = optional_json(self.folder / LAYOUTS[0][0]).get("weight_map", {}).items()
         lost = {file for name, file in index if name.endswith(tuple(tensors)) and name not in self.tensors}
         return " and ".join(sorted(lost)) or "its weights"
 
 
 def refuse_adapter(folder: Path) -> None:
-    """Raise for a folder with changes to a model rather than a model."""
+    """Raise for a folder with an adapter rather than a model."""
     weights = (path.name for _, pattern in LAYOUTS for path in folder.glob(pattern))
     if (folder / "adapter_config.json").is_file() and all(name.startswith("adapter_model") for name in weights):
         base = read_json(folder / "adapter_config.json").get("base_model_name_or_path", "another model")
@@ -86,7 +86,7 @@ def refuse_adapter(folder: Path) -> None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files with the weights, each one there: safetensors, else PyTorch's; an index decides when there is one."""
+    """The weights files, which must exist: safetensors, else PyTorch's; an index decides if there is one."""
     for index, pattern in LAYOUTS:
         if (folder / index).exists():
             return indexed(folder / index)
@@ -98,7 +98,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def indexed(index: Path) -> list[Path]:
-    """The files that an index names."""
+    """The files in an index."""
     folder = index.parent
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
@@ -111,11 +111,10 @@ def indexed(index: Path) -> list[Path]:
 
 
 def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[str, Tensor]:
-    """The tensors of one safetensors file that are of the given types.
+    """The tensors of one safetensors file with the given data types.
 
-    Every entry is checked first: its shape against its size, and that the entries cover the file without gap or
-    overlap, so that a truncated or altered file is refused by the name of the tensor
-    (https://github.com/huggingface/safetensors#format).
+    All entries are checked first, shape against size, and that they cover the file without gaps or overlaps, so that a
+    truncated or altered file is refused by a tensor's name (https://github.com/huggingface/safetensors#format).
     """
     refuse_pointer(path)
     status = path.stat()
@@ -143,7 +142,7 @@ def tensors(path: Path, dtypes: Mapping[str, np.dtype[Any]] = DTYPES) -> dict[st
 
 
 def check_cover(path: Path, spans: Mapping[str, tuple[int, int, int]], *, start: int, size: int) -> None:
-    """Raise unless the tensors, from `start` on, cover a file of this size without gap or overlap."""
+    """Raise unless the tensors cover the file, from `start` to `size`, without gaps or overlaps."""
     end = 0
     for name, (begin, stop, expected) in sorted(spans.items(), key=lambda item: item[1]):
         if begin != end or stop - begin != expected:
@@ -158,7 +157,7 @@ def check_cover(path: Path, spans: Mapping[str, tuple[int, int, int]], *, start:
 
 
 def refuse_rounded(path: Path, header: dict[str, Any]) -> None:
-    """Raise for a tensor in a format that only rounded checkpoints have."""
+    """Raise for a tensor in an unsupported rounded format."""
     for name, entry in header.items():
         if entry["dtype"] not in ROUNDED and UNREAD.fullmatch(entry["dtype"]):
             raise UnsupportedCheckpoint(
@@ -168,7 +167,7 @@ def refuse_rounded(path: Path, header: dict[str, Any]) -> None:
 
 
 def span(name: str, entry: dict[str, Any]) -> tuple[int, int, int]:
-    """The begin and end of an entry of the header, and how long its shape says it is, in bytes."""
+    """A header entry's begin and end, and the length in bytes that its shape implies."""
     known = (DTYPES | ROUNDED).get(entry["dtype"])
     item = known.itemsize if known else OTHER_SIZES[entry["dtype"]]
     begin, stop = entry["data_offsets"]
@@ -179,5 +178,5 @@ def span(name: str, entry: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def damaged(path: Path, what: str) -> UnsupportedCheckpoint:
-    """The error for a file that is not what its header says."""
+    """The error for a file that does not match its header."""
     return UnsupportedCheckpoint(f"{path} is damaged or incomplete: {what}; download it again")

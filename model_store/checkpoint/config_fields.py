@@ -1,4 +1,4 @@
-"""The fields of config.json that are read: what each of them can be, checked before anything is made of it."""
+"""The fields of config.json that are read, and their valid values, checked before anything else."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from model_store.errors import UnsupportedCheckpoint, shown
 
 @dataclass(frozen=True)
 class Kind:
-    """The values that a field can have."""
+    """The valid values of a field."""
 
     says: str
     fits: Callable[[Any], bool]  # Any: JSON's
@@ -25,12 +25,12 @@ def is_whole(value: Any) -> bool:
 
 
 def each(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """A list of what fits."""
+    """A test for lists whose elements fit."""
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
 def above(least: float, most: float, says: str) -> Kind:
-    """A number in a range, without its lower end."""
+    """A number in (least, most]."""
     return Kind(says, lambda value: is_number(value) and least < value <= most)
 
 
@@ -107,7 +107,7 @@ NAMED: dict[str, Kind] = {
     "attn_config full_attention rope_parameters rope_scaling sliding_attention text_config": FIELDS,
     "per_layer_config": LAYERS,
 }
-"""What fields can be that are no sizes, by their names."""
+"""The kinds of fields that are no sizes, by name."""
 
 SIZES = {
     "num_hidden_layers n_layer n_layers num_layers num_decoder_layers": 1 << 12,
@@ -131,7 +131,7 @@ SIZES = {
     "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length max_seq_len": 1 << 22,
     "vocab_size vocab_size_per_layer_input": 1 << 24,
 }
-"""The largest that is believed, several times what any published model has, by names of fields."""
+"""The largest values accepted, several times those of published models, by fields' names."""
 SIZES_OR_NONE = {
     "num_experts num_experts_per_tok top_k_experts num_local_experts n_routed_experts first_k_dense_replace": 1 << 12,
     "moe_num_experts moe_k moe_num_shared_experts moe_layer_start_index n_group topk_group": 1 << 12,
@@ -144,10 +144,10 @@ SIZES_OR_NONE = {
     "shared_intermediate_size": 1 << 20,
     "sliding_window window_size": 1 << 30,
 }
-"""The largest that is believed of sizes that may be 0, which means none, by names of fields."""
+"""The same for sizes that may be 0, meaning none."""
 
 NESTED = {"attn_config", "full_attention", "rope_parameters", "rope_scaling", "sliding_attention", "text_config"}
-"""Fields that hold fields."""
+"""Fields that contain fields."""
 LIMITS = {field: limit for fields, limit in {**SIZES, **SIZES_OR_NONE}.items() for field in fields.split()}
 EVERY = dict.fromkeys(SIZES, SIZE) | dict.fromkeys(SIZES_OR_NONE, SIZE_OR_NONE) | NAMED
 KINDS = {field: kind for fields, kind in EVERY.items() for field in fields.split()}
@@ -160,9 +160,9 @@ NEVER_NULL = {
     "relative_attention_num_buckets", "residual_multiplier", "rms_norm_eps", "rope_local_base_freq", "rotary_dim",
     "seq_length", "text_config", "vocab_size", "window_size",
 }  # fmt: skip
-"""Fields for which null does not mean the usual value."""
+"""Fields for which null does not mean the default."""
 NULL = {("mpt", "logit_scale")}
-"""But in these types it does."""
+"""Types in which it does."""
 
 SPELLINGS = (
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
@@ -171,11 +171,11 @@ SPELLINGS = (
     ("max_position_embeddings", "n_positions", "max_seq_len"),
     ("d_kv",),
 )
-"""Fields of which one must say something."""
+"""Fields of which one must be set."""
 
 
 def check_fields(config: Mapping[str, Any], file: str = "config.json") -> None:
-    """Raise UnsupportedCheckpoint for a field that is read and is of another kind, or out of its range."""
+    """Raise UnsupportedCheckpoint for a field of the wrong kind or out of range."""
     for spellings in SPELLINGS:
         said = [field for field in spellings if field in config]
         if said and all(config[field] is None for field in said):
@@ -194,7 +194,7 @@ def check_fields(config: Mapping[str, Any], file: str = "config.json") -> None:
 
 
 def refuse_sizes(config: Mapping[str, Any], file: str = "config.json") -> None:
-    """Raise UnsupportedCheckpoint for a size that nobody means, before anything is made of that size."""
+    """Raise UnsupportedCheckpoint for an absurd size, before anything is made of that size."""
     for field, value in config.items():
         if isinstance(value, dict):
             refuse_sizes(value, file)

@@ -1,4 +1,4 @@
-"""Matrices in fp8 with scales: one for the whole, one for each row, or one for each tile, as DeepSeek has them."""
+"""fp8 matrices with scales: one for all, one per row, or one per tile, as DeepSeek has them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ from model_store.errors import UnsupportedCheckpoint
 DTYPES = {"F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn), "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2)}
 """The types of the numbers."""
 SCALES = "_scale_inv", "_scale"
-"""How the names of the scales of a matrix may end; either is multiplied by."""
+"""Endings of the names of scales, both of which multiply."""
 TILE = (128, 128)
-"""Rows and columns that share a scale where config.json does not say how many do."""
+"""Rows and columns per scale if config.json does not say."""
 
 
 @dataclass(frozen=True)
 class Fp8Tensor(Tensor):
-    """A matrix (..., out, in), or several, which read as float32; `tile` (rows, columns) share a scale."""
+    """One matrix (..., out, in) or several, read as float32; each `tile` (rows, columns) shares a scale."""
 
     numbers: Tensor = field(kw_only=True)
     scales: Tensor = field(kw_only=True)
@@ -42,7 +42,7 @@ class Fp8Tensor(Tensor):
             rows, columns = self.tile
             scales = scales.reshape(*self.shape[:-2], ceil(self.shape[-2] / rows), -1)
             scales = scales.repeat(rows, -2)[..., : self.shape[-2], :]
-            for place in range(scales.shape[-1]):  # of each row of tiles, so that all scales take little memory
+            for place in range(scales.shape[-1]):  # by rows of tiles, so that scales need little memory
                 values[..., place * columns : (place + 1) * columns] *= scales[..., place : place + 1]
             return values
         values *= scales.reshape(())
@@ -50,13 +50,13 @@ class Fp8Tensor(Tensor):
 
 
 def scaled(numbers: Tensor, scales: Tensor, tile: tuple[int, int]) -> Tensor:
-    """The matrix of two tensors."""
+    """Join two tensors to a matrix."""
     place = numbers.path, numbers.modified, numbers.start
     return Fp8Tensor(*place, np.dtype(np.float32), numbers.shape, numbers=numbers, scales=scales, tile=tile)
 
 
 def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:  # Any: config.json's
-    """The same tensors, each matrix of fp8 and its scales as one."""
+    """Join each fp8 matrix and its scales."""
     found = dict(tensors)
     tile = tile_of(config)
     for name, numbers in tensors.items():
@@ -74,7 +74,7 @@ def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, 
 
 
 def shared_by(scales: tuple[int, ...], shape: tuple[int, ...], tile: tuple[int, int]) -> tuple[int, int] | None:
-    """How many rows and columns of a matrix share one of its scales; None where these are not of such a shape."""
+    """How many rows and columns of a matrix share a scale; None if the shapes do not fit."""
     *outer, rows, columns = shape
     if scales == (*outer, ceil(rows / tile[0]), ceil(columns / tile[1])):
         return tile
@@ -83,7 +83,7 @@ def shared_by(scales: tuple[int, ...], shape: tuple[int, ...], tile: tuple[int, 
 
 
 def tile_of(config: Mapping[str, Any]) -> tuple[int, int]:
-    """How many rows and columns share a scale, where config.json says that some do."""
+    """How many rows and columns share a scale, if config.json says so."""
     quantization = config.get("quantization_config") or {}
     groups = quantization["config_groups"] if quantization.get("quant_method") == "compressed-tensors" else {}
     said = [quantization.get("weight_block_size"), *(one["weights"].get("block_structure") for one in groups.values())]

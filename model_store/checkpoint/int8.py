@@ -1,6 +1,6 @@
-"""Matrices in eight bits with a scale for each row (compressed-tensors' `int-quantized`): what `int8` computes with.
+"""int8 matrices with a scale per row (compressed-tensors' `int-quantized`), as precision `int8` uses them.
 
-The built-in model is shipped so; of others, it is known as W8A8.
+The built-in model is shipped so; other models call it W8A8.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from model_store.errors import UnsupportedCheckpoint
 
 PRECISION, REASON = "int8", "the file has int8 with a scale for each row, which is kept as it is"
 SCALE = "_scale"
-"""How the name of the scales ends that belong to a matrix."""
+"""The ending of the name of a matrix's scales."""
 CONFIG: Mapping[str, Any] = {
     "quant_method": "compressed-tensors",
     "format": "int-quantized",
@@ -29,17 +29,17 @@ CONFIG: Mapping[str, Any] = {
         }
     },
 }
-"""What config.json says of the built-in model, by which transformers reads it with compressed-tensors, as floats."""
+"""The built-in model's fields in config.json, with which transformers reads it by compressed-tensors, as floats."""
 
 
 @dataclass(frozen=True)
 class Int8Tensor(Tensor):
-    """A matrix (out, in), which reads as float32."""
+    """A matrix (out, in), read as float32."""
 
     numbers: Tensor = field(kw_only=True)
     scales: Tensor = field(kw_only=True)
     factor: float = field(kw_only=True)
-    """What scales are multiplied by."""
+    """Factor of the scales."""
 
     @property
     def told(self) -> tuple[str, str, str]:
@@ -60,7 +60,7 @@ class Int8Tensor(Tensor):
 
 
 def join(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors, each matrix of integers and its scales as one, and no others of integers."""
+    """Join each int8 matrix and its scales; no other integer tensors are left."""
     found = dict(tensors)
     for name, numbers in tensors.items():
         if numbers.dtype != np.int8:
@@ -73,7 +73,7 @@ def join(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def scaled(name: str, numbers: Tensor, scales: Tensor, factor: float) -> Tensor:
-    """The matrix `name` of two tensors, one of which has `factor` as its unit."""
+    """Join two tensors to the matrix `name`, one of them in units of `factor`."""
     rows = numbers.shape[:1]
     if len(numbers.shape) != 2 or scales.shape not in (rows, (*rows, 1)) or scales.dtype.kind in "iu":
         says = f"the tensors {name} {numbers.shape} and {name + SCALE} {scales.shape} do not fit each other"

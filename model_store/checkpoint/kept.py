@@ -1,4 +1,4 @@
-"""Matrices that are rounded already, kept as the integers that they are."""
+"""Keep matrices that are rounded in the file as their integers."""
 
 from dataclasses import replace
 
@@ -12,13 +12,13 @@ from model_store.errors import UnsupportedCheckpoint
 
 
 class Kept(Lazy):
-    """The same weights, of which those matrices are not made float that the files have as integers."""
+    """Weights whose rounded matrices stay the integers that they are in the file."""
 
     def __init__(self, weights: Canonical):
         self.table = self.weights = weights
 
     def parts(self, name: str) -> list[Tensor]:
-        """The tensors that are read for the weight called `name`, and for its bias."""
+        """The tensors of a weight and its bias."""
         return self.weights.parts(name)
 
     def __getitem__(self, name: str) -> Weight:
@@ -38,7 +38,7 @@ class Kept(Lazy):
         values = joined(matrices)
         if not np.isfinite(values.scales).all():
             raise UnsupportedCheckpoint(f"{' or '.join(names)} holds NaN or infinite values; download the file again")
-        for transform in transforms_of(source):  # each changes the order of rows, or of heads within them, but for one
+        for transform in transforms_of(source):  # they reorder rows, or heads within rows, except one
             if transform is transpose:
                 continue
             try:
@@ -46,7 +46,7 @@ class Kept(Lazy):
                     None if part is None else transform(part, canonical.layers[layer])
                     for part in (values.values, values.scales, values.zero_points)
                 )
-            except ValueError:  # a block is of two heads
+            except ValueError:  # a block spans two heads
                 return canonical[name]
             assert numbers is not None and scales is not None
             values = replace(values, values=numbers, scales=scales, zero_points=zeros)
@@ -54,7 +54,7 @@ class Kept(Lazy):
 
 
 def joined(parts: list[Quantized]) -> Quantized:
-    """Matrices one below the other: in nibbles if all of them are, else in int8, with the smallest block of any."""
+    """Stack matrices by rows: as nibbles if all are, else as int8, with the smallest block of any."""
     if len(parts) == 1:
         return parts[0]
     block = min(part.block for part in parts)
@@ -68,13 +68,13 @@ def joined(parts: list[Quantized]) -> Quantized:
 
 
 def zeros_of(part: Quantized, bits: int) -> np.ndarray:
-    """The zero points of a matrix, where its values have so many bits."""
+    """A matrix's zero points for values of `bits` bits."""
     usual, dtype = (8, np.uint8) if part.bits == 4 else (0, np.int8)
     zeros = part.zero_points if part.zero_points is not None else np.full(part.scales.shape, usual, dtype)
     return zeros if part.bits == bits else zeros.view(np.int8) - np.int8(8)
 
 
 def wider(values: np.ndarray) -> np.ndarray:
-    """Nibbles (out, in / 2), of which 8 stands for 0, as int8 (out, in)."""
+    """Nibbles (out, in / 2) with zero point 8 as int8 (out, in)."""
     pairs = np.stack([values & 15, values >> 4], axis=-1).view(np.int8) - np.int8(8)
     return pairs.reshape(len(values), -1)

@@ -1,4 +1,4 @@
-"""Checkpoints whose weights are elsewhere, in a GGUF file or an export, and the fingerprint that tells of a change."""
+"""Checkpoints with weights elsewhere, in a GGUF file or an export; and fingerprints of checkpoints."""
 
 import hashlib
 import os
@@ -8,11 +8,11 @@ from model_store.errors import UnsupportedCheckpoint
 from model_store.files import open_file, read_json
 
 LINK = "link.json"
-"""Beside the files made of a GGUF file or copied from an export: where that is."""
+"""The file with the path of the GGUF file or export, beside what was made of it."""
 
 
 def linked(folder: Path) -> Path | None:
-    """The GGUF file or the exported graph that the files in `folder` belong to; None if they do not."""
+    """The GGUF file or exported graph that a folder's files belong to; None if they do not."""
     if not (folder / LINK).is_file():
         return None
     path = read_json(folder / LINK).get("file")
@@ -22,7 +22,7 @@ def linked(folder: Path) -> Path | None:
 
 
 def linked_files(folder: Path) -> list[Path]:
-    """The file that `linked` gives, or the files in it where that is a folder."""
+    """What `linked` returns as a list, or the files in it if it is a folder."""
     path = linked(folder)
     if path and path.is_dir():
         return [inner for inner in path.rglob("*") if inner.is_file()]
@@ -30,14 +30,14 @@ def linked_files(folder: Path) -> list[Path]:
 
 
 def origin(folder: Path) -> Path:
-    """The place of a model that has its files in `folder`."""
+    """The path of a model whose files are in `folder`."""
     return linked(folder) or folder
 
 
 def fingerprint(folder: Path) -> str:
-    """The digest of the names, sizes, times and last bytes of the files of a checkpoint.
+    """A digest of a checkpoint's file names, sizes, times and last bytes.
 
-    The bytes are for archives that give every file the same time. Names need be no UTF-8.
+    The bytes are for archives that give every file the same time. Names need not be UTF-8.
     """
     digest = hashlib.sha256(str(folder).encode(errors="surrogateescape"))
     elsewhere = linked_files(folder)

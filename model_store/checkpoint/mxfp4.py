@@ -1,6 +1,6 @@
-"""Matrices in mxfp4 as gpt-oss has them: blocks of 32 neighbours, each four bits, and a power of two for each block.
+"""gpt-oss's mxfp4 matrices: blocks of 32 four-bit numbers with a power of two as scale.
 
-OCP Microscaling Formats specification 1.0: elements are E2M1, scales E8M0, where 255 is no number.
+OCP Microscaling Formats specification 1.0: elements are E2M1, scales E8M0, where 255 is NaN.
 """
 
 from collections.abc import Mapping
@@ -14,26 +14,26 @@ from model_store.errors import UnsupportedCheckpoint
 
 BLOCK = 32
 PRECISION, EXACT = "int4-32", "int8-32"
-"""What suits matrices of these, and what keeps them as they are."""
+"""The suitable precision, and the one that keeps them exactly."""
 REASON = (
     "the file has mxfp4, which is rounded once more here, by 7 % of the weights on average; int8-32 keeps it as it is"
     " in twice the memory"
 )
 ELEMENTS = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
-"""What four bits stand for, twice as large as they are: whole numbers."""
+"""Twice the values of four bits, which makes them whole numbers."""
 KINDS = "_blocks", "_scales"
-"""How the names of the two tensors of a matrix end."""
+"""Endings of the names of a matrix's two tensors."""
 
 
 def scales_of(exponents: np.ndarray) -> np.ndarray:
-    """Scales of `ELEMENTS`, float32, by the bytes that a file has."""
+    """The scales for `ELEMENTS`, float32, from the file's bytes."""
     scales = np.ldexp(np.float32(1), exponents.astype(np.int32) - 128)
     return np.asarray(np.where(exponents == 255, np.float32(np.nan), scales))
 
 
 @dataclass(frozen=True)
 class Mxfp4Tensor(Tensor):
-    """Matrices (..., in, out), as the same ones lie that are not rounded, of `blocks` (..., out, in / 32, 16)."""
+    """Matrices (..., in, out), like unrounded ones, of `blocks` (..., out, in / 32, 16)."""
 
     blocks: Tensor = field(kw_only=True)
     scales: Tensor = field(kw_only=True)
@@ -53,7 +53,7 @@ class Mxfp4Tensor(Tensor):
     def read(self) -> np.ndarray:
         codes, scales = self.blocks.read(), scales_of(self.scales.read())
         numbers = ELEMENTS[np.stack([codes & 15, codes >> 4], axis=-1)].reshape(*scales.shape, BLOCK)
-        with np.errstate(invalid="ignore", over="ignore"):  # whoever reads refuses what is not finite
+        with np.errstate(invalid="ignore", over="ignore"):  # readers refuse what is not finite
             values = numbers * scales[..., None]
         return np.asarray(values.reshape(*scales.shape[:-1], -1).swapaxes(-1, -2))
 
@@ -65,7 +65,7 @@ class Mxfp4Tensor(Tensor):
 
 
 def paired(blocks: Tensor, scales: Tensor) -> Tensor:
-    """The matrices of two tensors."""
+    """Join two tensors to matrices."""
     *outer, rows, columns = scales.shape
     shape = *outer, columns * BLOCK, rows
     place = blocks.path, blocks.modified, blocks.start
@@ -73,7 +73,7 @@ def paired(blocks: Tensor, scales: Tensor) -> Tensor:
 
 
 def join(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors, each pair of blocks and scales as one, and no others of bytes."""
+    """Join each pair of blocks and scales; no other byte tensors are left."""
     found = {name: tensor for name, tensor in tensors.items() if tensor.dtype != np.uint8}
     for name in tensors.keys() - found.keys():
         stem = name.removesuffix(KINDS[0]).removesuffix(KINDS[1])

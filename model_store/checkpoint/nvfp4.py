@@ -1,4 +1,4 @@
-"""Matrices in NVFP4: blocks of 16 neighbours in four bits, a scale in fp8 for each block, and one for the whole."""
+"""NVFP4 matrices: blocks of 16 four-bit numbers with an fp8 scale, and one scale for all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,23 +13,23 @@ from model_store.errors import UnsupportedCheckpoint
 
 BLOCK = 16
 PRECISION, EXACT = "int4-32", "int8-32"
-"""What suits matrices of these, and what keeps them as they are."""
+"""The suitable precision, and the one that keeps them exactly."""
 REASON = "the file has NVFP4, which is rounded once more here; int8-32 keeps it as it is in twice the memory"
 KINDS = (("_packed", "_global_scale"), ("", "_scale_2"))
-"""How the names of the bytes and of the whole's scale end: compressed-tensors divides by it, ModelOpt multiplies."""
+"""Endings of the names of the bytes and the global scale: compressed-tensors divides by it, ModelOpt multiplies."""
 SCALES = "_scale"
-"""How the name of the blocks' scales ends."""
+"""The ending of the name of the blocks' scales."""
 
 
 @dataclass(frozen=True)
 class Nvfp4Tensor(Tensor):
-    """A matrix (out, in), which reads as float32, of `codes` (out, in / 2), the low nibble first."""
+    """A matrix (out, in), read as float32, of `codes` (out, in / 2), the low nibble first."""
 
     codes: Tensor = field(kw_only=True)
     scales: Tensor = field(kw_only=True)
     whole: Tensor = field(kw_only=True)
     divides: bool = field(kw_only=True)
-    """Whether the whole's scale is divided by."""
+    """Whether the global scale divides."""
 
     @property
     def nbytes(self) -> int:
@@ -48,14 +48,14 @@ class Nvfp4Tensor(Tensor):
         """The matrix, exactly."""
         codes, whole = self.codes.read(), self.whole.read().astype(np.float32).reshape(())
         scales = self.scales.read().astype(np.float32) / 2
-        with np.errstate(divide="ignore", invalid="ignore"):  # whoever reads refuses what is not finite
+        with np.errstate(divide="ignore", invalid="ignore"):  # readers refuse what is not finite
             scales = np.asarray(scales / whole if self.divides else scales * whole, np.float32)
         numbers = ELEMENTS[np.stack([codes & 15, codes >> 4], axis=-1)]
         return Quantized(numbers.reshape(self.shape), scales, 8, BLOCK)
 
 
 def join(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors, those of each matrix as one."""
+    """Join the tensors of each matrix."""
     found = dict(tensors)
     for name, codes in tensors.items():
         for end, scale in KINDS:

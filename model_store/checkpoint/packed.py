@@ -1,4 +1,4 @@
-"""Matrices of integers in 4 or 8 bits, several in a word of 32, as GPTQ, AWQ and compressed-tensors pack them."""
+"""Matrices of 4- or 8-bit integers packed into 32-bit words by GPTQ, AWQ and compressed-tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
 
 Method = Literal["compressed-tensors", "gptq", "awq"]
-"""Who packed them."""
+"""The packing method."""
 NAMES: Mapping[str, tuple[str, str, str, str]] = {
     "compressed-tensors": ("weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx"),
     "gptq": ("qweight", "scales", "qzeros", "g_idx"),
     "awq": ("qweight", "scales", "qzeros", ""),
 }
-"""What each calls the words, the scales, the zero points, and the group of each column."""
+"""Names of words, scales, zero points, and the group of each column."""
 SHAPE = "weight_shape"
-"""A tensor with the rows and columns, which compressed-tensors packs less of."""
+"""The name of compressed-tensors' tensor with rows and columns."""
 ORDER = [0, 4, 1, 5, 2, 6, 3, 7]
-"""Where AWQ has each of eight neighbours."""
+"""AWQ's order of eight neighbours."""
 REASON = "the file has int{bits} in groups of {group}, which are kept as they are"
 APART = "int8-128"
-"""What suits matrices whose groups are not of neighbours (`desc_act`)."""
+"""The suitable precision if groups are not of neighbours (`desc_act`)."""
 REASON_APART = (
     "the file has int{bits} in groups that are not of neighbours, and is rounded once more here, to eight bits, by at"
     " most 1/254 of the largest of 128 weights"
@@ -34,20 +34,20 @@ REASON_APART = (
 
 @dataclass(frozen=True)
 class PackedTensor(Tensor):
-    """A matrix (out, in), which reads as float32."""
+    """A matrix (out, in), read as float32."""
 
     method: Method = field(kw_only=True)
     bits: int = field(kw_only=True)
     asymmetric: bool = field(kw_only=True)
-    """Whether zero points may be others than the middle of the range."""
+    """Whether zero points may differ from the middle of the range."""
     lift: int = field(kw_only=True)
-    """What is added to zero points: 1 where GPTQ has written one less."""
+    """Added to zero points: 1 where GPTQ stores one less."""
     words: Tensor = field(kw_only=True)
     scales: Tensor = field(kw_only=True)
     zeros: Tensor | None = field(kw_only=True)
     """None: the middle of the range."""
     groups: Tensor | None = field(kw_only=True)
-    """The group of each column; None: neighbours."""
+    """The group of each column; None: consecutive columns."""
 
     @property
     def nbytes(self) -> int:
@@ -55,7 +55,7 @@ class PackedTensor(Tensor):
 
     @property
     def count(self) -> int:
-        """How many groups a row has."""
+        """Groups per row."""
         return self.scales.size // self.shape[0]
 
     @property
@@ -66,18 +66,18 @@ class PackedTensor(Tensor):
 
     @property
     def apart(self) -> bool:
-        """Whether columns of one group are no neighbours."""
+        """Whether groups are not of neighbours."""
         return not np.array_equal(self.of_columns(), np.arange(self.shape[1]) // (self.shape[1] // self.count))
 
     def numbers(self) -> np.ndarray:
-        """The numbers as they are packed, 0 and more, (out, in)."""
+        """The unsigned numbers, (out, in)."""
         words = self.words.read()
         if self.method == "awq":
             return ordered(unpacked(words, self.bits)).T
         return unpacked(words.T if self.method == "gptq" else words, self.bits)[:, : self.shape[1]]
 
     def zero_points(self) -> np.ndarray:
-        """The numbers that stand for 0, (out, groups)."""
+        """The zero points, (out, groups)."""
         if self.zeros is None:
             return np.full((self.shape[0], self.count), 1 << self.bits - 1, np.uint8)
         words = self.zeros.read()
@@ -106,7 +106,7 @@ class PackedTensor(Tensor):
         return np.asarray((numbers - zeros[:, groups]) * self.multipliers()[:, groups])
 
     def quantized(self) -> Quantized | None:
-        """The matrix, exactly; None where groups are apart, or not of a size that is multiplied by."""
+        """The matrix, exactly; None if groups are not of neighbours, or of an unsupported size."""
         block, zeros = self.shape[1] // self.count, self.zero_points()
         if self.apart or block % LEAST:
             return None
@@ -121,13 +121,13 @@ class PackedTensor(Tensor):
 
 
 def unpacked(words: np.ndarray, bits: int) -> np.ndarray:
-    """The numbers in words of 32 bits, of which the lowest are first."""
+    """Unpack 32-bit words, the lowest bits first."""
     held = np.ascontiguousarray(words).view(np.uint8)
     return held if bits == 8 else np.stack([held & 15, held >> 4], axis=-1).reshape(len(held), -1)
 
 
 def ordered(numbers: np.ndarray) -> np.ndarray:
-    """Neighbours one after the other, which AWQ has otherwise."""
+    """Undo AWQ's order of neighbours."""
     return numbers.reshape(len(numbers), -1, 8)[..., ORDER].reshape(len(numbers), -1)
 
 
@@ -159,7 +159,7 @@ def scheme(quantization: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:  # Any: config.json's
-    """The same tensors, those of each packed matrix as one."""
+    """Join the tensors of each packed matrix."""
     found = dict(tensors)
     quantization = config.get("quantization_config") or {}
     method: Any = quantization.get("quant_method")
@@ -194,7 +194,7 @@ def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, 
 
 
 def sizes(words: Tensor, shape: Tensor | None, quantization: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
-    """The rows and columns of a packed matrix, and the bits of each number; none where they cannot be."""
+    """A packed matrix's rows and columns, and bits per number; () if they are impossible."""
     if len(words.shape) != 2:
         return (), 0
     if shape is not None and shape.shape == (2,) and shape.dtype.kind == "i":
@@ -209,7 +209,7 @@ def sizes(words: Tensor, shape: Tensor | None, quantization: Mapping[str, Any]) 
 
 
 def fits(one: PackedTensor) -> bool:
-    """Whether the tensors of a packed matrix are of the shapes that belong together."""
+    """Whether a packed matrix's tensors have matching shapes."""
     if not min(one.shape) > 0 or one.scales.dtype.kind in "iu" or not one.scales.size:
         return False
     (rows, columns), each = one.shape, 32 // one.bits

@@ -1,4 +1,4 @@
-"""The models that are not run, refused by name from config.json, before any weight is read."""
+"""Refuse unsupported models by name, from config.json, before any weight is read."""
 
 import re
 from fnmatch import fnmatchcase
@@ -44,10 +44,10 @@ TYPES = {
     ),
     "forecasts numbers": ("autoformer", "informer", "patchts*", "time_series*", "timesfm*"),
 }  # fmt: skip
-"""Why a model of one of these types cannot run; the types are patterns."""
+"""Why model types, as patterns, cannot run."""
 
 OTHERS = "bert-generation", "mistral4", "modernbert-decoder", "qwen", "xlm"
-"""Types of other models, whose names are no slips for those of ours, and say nothing."""
+"""Other models' types, which are no misspellings of ours, and whose names give no reason."""
 
 TELLING = {
     "kv_lora_rank": LATENT,
@@ -55,7 +55,7 @@ TELLING = {
     **dict.fromkeys(("vision_config", "visual", "audio_config", "mm_vision_tower", "img_processor"), SENSES),
     "is_encoder_decoder": "has an encoder of another kind than T5's",
 }
-"""Fields of config.json that are there, and set, in models of unknown types that cannot run for that reason."""
+"""Fields of config.json that, when set in models of unknown types, tell why these cannot run."""
 
 FIELDS = {
     "add_cross_attention": "cross-attention",
@@ -67,22 +67,22 @@ FIELDS = {
     "use_qk_norm": "layer norms on queries and keys",
     "use_mrope": "rotary positions in several dimensions",
 }
-"""What a field of config.json asks for when it is set, in the families that do run."""
+"""What a set field of config.json asks for, in known families."""
 ANSWERED = {
     ("gemma4_text", "num_experts"), ("gemma4_text", "use_bidirectional_attention"), ("glm4_moe", "use_qk_norm"),
     ("hunyuan_v1_dense", "use_qk_norm"), ("hunyuan_v1_moe", "use_qk_norm"), ("minimax_m2", "use_qk_norm"),
     ("nemotron_h", "n_routed_experts"), ("persimmon", "qk_layernorm"), ("sarvam_moe", "use_qk_norm"),
 }  # fmt: skip
-"""The types that have what a field asks for, or in whose config.json another one asks for it."""
+"""The types that support what a field asks for, or have another meaning for it."""
 
 EXPERTS = "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"
 TASK = re.compile(r"For([A-Z]\w*)$")
 WRITES = "CausalLM", "ConditionalGeneration"
-"""What a model that writes text is for, as the name of its class says."""
+"""The tasks, in names of classes, of models that write text."""
 
 
 def refuse_type(config: Config) -> None:
-    """Raise UnsupportedCheckpoint with the reason, for a type of model known not to run."""
+    """Raise UnsupportedCheckpoint with the reason, for a type known not to run."""
     wanted = str(config.get("model_type"))
     if reason := named_reason(wanted) or told_reason(config):
         raise UnsupportedCheckpoint(f"models of type {cut(wanted)} are not supported: this one {reason}")
@@ -95,13 +95,13 @@ def refuse_type(config: Config) -> None:
 
 
 def named_reason(wanted: str) -> str:
-    """Why a type cannot run, as its name says; nothing where it says nothing."""
+    """Why a type cannot run, by its name; "" if that does not tell."""
     found = (reason for reason, patterns in TYPES.items() if any(fnmatchcase(wanted, each) for each in patterns))
     return "" if wanted in OTHERS else next(found, "")
 
 
 def told_reason(config: Config) -> str:
-    """Why a model cannot run, as a field of its config.json says, with the field."""
+    """Why a model cannot run, by a field of its config.json, and the field."""
     text = config.get("text_config")
     fields = {**text, **config} if isinstance(text, dict) else config
     for name, reason in TELLING.items():
@@ -114,7 +114,7 @@ def told_reason(config: Config) -> str:
 
 
 def refuse_task(config: Config) -> None:
-    """Raise UnsupportedCheckpoint for a model whose class says that it is for something else than writing text."""
+    """Raise UnsupportedCheckpoint for a model whose class is for another task than writing text."""
     named = config.get("architectures")
     for architecture in named if isinstance(named, list) else ():
         task = TASK.search(str(architecture))
@@ -126,7 +126,7 @@ def refuse_task(config: Config) -> None:
 
 
 def refuse(config: Config) -> None:
-    """Raise UnsupportedCheckpoint for what a config.json of a known type asks for and no family has."""
+    """Raise UnsupportedCheckpoint for what a config.json of a known type asks for and no family supports."""
     kind = config["model_type"]
     refuse_sizes(config)
     check_fields(config)

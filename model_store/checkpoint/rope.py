@@ -1,4 +1,4 @@
-"""Rotary positions as numbers: inverse frequencies and an amplitude, whatever stretches them.
+"""Rotary position embeddings as numbers: inverse frequencies and an amplitude, with all kinds of scaling.
 
 The kinds are those of transformers' modeling_rope_utils.
 """
@@ -12,16 +12,16 @@ from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint, cut
 
 Stretch = Callable[[list[float], Config, Config], Rope]
-"""Inverse frequencies, the scaling's fields and config.json -> what becomes of them."""
+"""(inverse frequencies, the scaling's fields, config.json) -> the scaled rotation."""
 
 UNSCALED: Config = {"rope_scaling": None, "rope_parameters": None}
-"""Fields of a config.json whose positions are not scaled."""
+"""Fields of a config.json without scaling of positions."""
 
 
 def rope(config: Config, head_dim: int, *, partial: float | None = None, theta: float = 10_000.0) -> Rope:
-    """Rotary positions with the scaling that the checkpoint was trained for, read as transformers reads it.
+    """The rotation with the checkpoint's scaling, read as transformers reads it.
 
-    Only families that say so turn a part of each head: `partial` of it, unless the scaling's own fields know better.
+    Only for families that say so, `partial` of each head rotates, unless the scaling's fields say otherwise.
     """
     scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if any(isinstance(value, dict) for value in scaling.values()):
@@ -49,7 +49,7 @@ def rope(config: Config, head_dim: int, *, partial: float | None = None, theta: 
 def far_and_near(
     config: Config, head_dim: int, *, theta: float, near_theta: float, partial: float | None = None
 ) -> tuple[Rope, Rope]:
-    """Rotary positions of layers that see everything, and of those with windows, which `rope_scaling` leaves alone."""
+    """The rotations of layers without a window, and with one, which `rope_scaling` does not affect."""
     both = config.get("rope_parameters") or {}
     full = {**(both.get("full_attention") or {}), **(config.get("rope_scaling") or {})}
     near = both.get("sliding_attention") or {}
@@ -60,37 +60,37 @@ def far_and_near(
 
 
 def turning(rotary: int, head_dim: int, theta: float) -> list[float]:
-    """The inverse frequencies of `rotary` elements of a head, which turn in pairs."""
+    """The inverse frequencies of `rotary` elements of a head, one per pair."""
     if not 0 <= rotary <= head_dim or head_dim % 2:
         raise ValueError(f"{rotary} of the {head_dim} elements of a head cannot turn")
     return [theta ** (-2 * i / rotary) for i in range((rotary + 1) // 2)]
 
 
 def padded(stretched: Rope, head_dim: int) -> Rope:
-    """Rotary positions of a head, of whose elements the first turn."""
+    """Extend a rotation of a head's first elements to the whole head."""
     still = (0.0,) * (head_dim // 2 - len(stretched.inverse_frequencies))
     long = (*stretched.long, *still) if stretched.long else ()
     return replace(stretched, inverse_frequencies=(*stretched.inverse_frequencies, *still), long=long)
 
 
 def unscaled(frequencies: list[float], scaling: Config, config: Config) -> Rope:
-    """As they are."""
+    """No scaling."""
     return Rope(tuple(frequencies))
 
 
 def linear(frequencies: list[float], scaling: Config, config: Config) -> Rope:
-    """All turns stretched alike."""
+    """Linear scaling: all frequencies divided by one factor."""
     return Rope(tuple(frequency / scaling["factor"] for frequency in frequencies))
 
 
 def proportional(frequencies: list[float], scaling: Config, config: Config) -> Rope:
-    """Gemma 4: a part of each head turns, as slowly as the first elements of a head that turns as a whole."""
+    """Gemma 4: part of a head rotates, with the first frequencies of a fully rotary head."""
     turning = int(scaling.get("partial_rotary_factor", 1.0) * len(frequencies))
     return linear(frequencies[:turning], {"factor": scaling.get("factor", 1.0)}, config)
 
 
 def llama3(frequencies: list[float], scaling: Config, config: Config) -> Rope:
-    """Llama 3.1: slow turns stretched, fast ones kept, a ramp between."""
+    """Llama 3.1: low frequencies scaled, high ones kept, a ramp between."""
     low, high = float(scaling["low_freq_factor"]), float(scaling["high_freq_factor"])
 
     def stretch(frequency: float) -> float:
@@ -108,7 +108,7 @@ def yarn(frequencies: list[float], scaling: Config, config: Config) -> Rope:
     factor = scaling.get("factor") or config["max_position_embeddings"] / original
 
     def element(turns: float) -> float:
-        """The element that turns so often within the original context."""
+        """The element that makes `turns` rotations within the original context."""
         return size * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(theta))
 
     low, high = element(scaling.get("beta_fast") or 32), element(scaling.get("beta_slow") or 1)
@@ -126,12 +126,12 @@ def yarn(frequencies: list[float], scaling: Config, config: Config) -> Rope:
 
 
 def sharper(factor: float, share: float = 1.0) -> float:
-    """What YaRN multiplies queries and keys by that are stretched by a factor."""
+    """YaRN's factor for queries and keys."""
     return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1
 
 
 def longrope(frequencies: list[float], scaling: Config, config: Config) -> Rope:
-    """Phi 3's LongRoPE, https://arxiv.org/abs/2402.13753: a factor for each element, others in long texts."""
+    """Phi 3's LongRoPE, https://arxiv.org/abs/2402.13753: a factor per element, different in long texts."""
     original, context = original_length(scaling, config), config["max_position_embeddings"]
     for name in ("short_factor", "long_factor"):
         if (given := len(scaling[name])) != len(frequencies):
@@ -148,14 +148,14 @@ def longrope(frequencies: list[float], scaling: Config, config: Config) -> Rope:
 
 
 def original_length(scaling: Config, config: Config) -> int:
-    """The context before it was stretched."""
+    """The original context length."""
     spelled = "original_max_position_embeddings"
     return int(config.get(spelled) or scaling.get(spelled) or config["max_position_embeddings"])
 
 
 KINDS: dict[str, Stretch] = {
     "default": unscaled,
-    "dynamic": unscaled,  # it begins to stretch beyond max_position_embeddings, where our context ends
+    "dynamic": unscaled,  # it scales only beyond max_position_embeddings, where our context ends
     "linear": linear,
     "proportional": proportional,
     "llama3": llama3,

@@ -1,4 +1,4 @@
-"""Checkpoints that somebody has rounded: which of them are read, by `quantization_config`, and as what tensors."""
+"""Rounded checkpoints: which `quantization_config` are supported, and how their tensors are joined."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,10 +9,10 @@ from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint
 
 Fields = Mapping[str, Any]
-"""Some of config.json."""
+"""Fields of config.json."""
 
 ACTIVATIONS: Fields = {"num_bits": {8}, "type": {"int"}, "symmetric": {True}, "strategy": {"token"}, "dynamic": {True}}
-"""Each token's are rounded as they come, as here."""
+"""Activations rounded per token at run time, as here."""
 SCHEMES: Mapping[str, Fields] = {
     "int-quantized": {"num_bits": {8}, "type": {"int"}, "symmetric": {True}, "strategy": {"channel"}},
     "float-quantized": {
@@ -27,25 +27,25 @@ SCHEMES: Mapping[str, Fields] = {
         "num_bits": {4}, "type": {"float"}, "symmetric": {True}, "strategy": {"tensor_group"}, "group_size": {16},
     },
 }  # fmt: skip
-"""What compressed-tensors' formats say of weights, each field one of these values; None: any, since tensors tell."""
+"""The values that compressed-tensors' formats have for weights; None: any, as tensors tell."""
 ROUNDS_ACTIVATIONS = "float-quantized", "nvfp4-pack-quantized"
-"""Formats whose activations are rounded in ways that are left out here, where they are kept more exactly."""
+"""Formats whose rounding of activations is left out here, so that these are more exact."""
 NAIVE = {"int": "int-quantized", "float": "float-quantized"}
-"""What `naive-quantized` is, by the type of weights."""
+"""What `naive-quantized` means, by the type of weights."""
 MAKING = {"observer", "observer_kwargs", "scale_dtype", "zp_dtype"}
-"""How scales were found, which reading does not ask, and what holds them, which tensors tell."""
+"""How scales were found and stored, which does not matter for reading."""
 ANY = {
     "config_groups", "dequantize", "format", "global_compression_ratio", "ignore", "quant_method",
     "quantization_status", "version",
 }  # fmt: skip
-"""Fields that change nothing of what is read: tensors tell which of them are rounded."""
+"""Fields that do not matter for reading: tensors tell what is rounded."""
 
 BESIDE = re.compile(r".*\.(activation_scale|input_scale|input_global_scale|[kv]_scale)")
-"""Tensors that say how activations and caches are rounded elsewhere."""
+"""Tensors about rounding activations and caches."""
 
 
 def refuse_rounded(kind: str, quantization: object) -> None:
-    """Raise UnsupportedCheckpoint unless a quantization_config says what is read here, for a model of this type."""
+    """Raise UnsupportedCheckpoint unless a quantization_config is supported for this model type."""
     fields = quantization if isinstance(quantization, dict) else {}
     method = fields.get("quant_method", "unknown") if fields else quantization
     if not quantization or (isinstance(method, str) and method in METHODS and METHODS[method](kind, fields)):
@@ -58,26 +58,26 @@ def refuse_rounded(kind: str, quantization: object) -> None:
 
 
 def fits_fp8(kind: str, fields: Fields) -> bool:
-    """Whether tiles, where there are such, have sizes."""
+    """Whether tiles, if there are any, have sizes."""
     tile = fields.get("weight_block_size")
     return tile is None or (isinstance(tile, list) and len(tile) == 2 and all(type(n) is int and n > 0 for n in tile))
 
 
 def fits_gptq(kind: str, fields: Fields) -> bool:
-    """Whether GPTQ has packed words as it usually does."""
+    """Whether GPTQ's packing is the usual one."""
     return fields.get("bits") in (4, 8) and fields.get("checkpoint_format", "gptq") in ("gptq", "gptq_v2")
 
 
 def fits_awq(kind: str, fields: Fields) -> bool:
-    """Whether AWQ has packed words as it usually does."""
+    """Whether AWQ's packing is the usual one."""
     return fields.get("bits") == 4 and str(fields.get("version", "gemm")).lower() == "gemm"
 
 
 def fits_groups(kind: str, fields: Fields) -> bool:
-    """Whether all that compressed-tensors says is read here."""
+    """Whether everything that compressed-tensors says is supported."""
     groups = fields.get("config_groups")
     return (
-        not any(value for name, value in fields.items() if name not in ANY)  # what else may be done to a model
+        not any(value for name, value in fields.items() if name not in ANY)  # anything else done to a model
         and isinstance(groups, dict)
         and bool(groups)
         and all(isinstance(group, dict) and fits_group(group, fields.get("format")) for group in groups.values())
@@ -85,7 +85,7 @@ def fits_groups(kind: str, fields: Fields) -> bool:
 
 
 def fits_group(group: Fields, usual: object) -> bool:
-    """Whether some of the matrices are rounded as is read here, in a format of their own or the `usual` one."""
+    """Whether a group of matrices is supported, in its own format or the `usual` one."""
     asked = {name: value for name, value in group.items() if name not in ("targets", "format")}
     weights, activations = asked.pop("weights", None), asked.pop("input_activations", None)
     named = group.get("format") or usual
@@ -101,7 +101,7 @@ def fits_group(group: Fields, usual: object) -> bool:
 
 
 def is_scheme(stated: object, wanted: Fields) -> bool:
-    """Whether a scheme of rounding says of each field what is wanted, and nothing else; null says nothing."""
+    """Whether a scheme has a wanted value for each field, and no other fields; null counts as absent."""
     if not isinstance(stated, dict):
         return False
     said = {"dynamic": False} | {name: value for name, value in stated.items() if value is not None}
@@ -121,7 +121,7 @@ METHODS: Mapping[str, Callable[[str, Fields], bool]] = {
     "modelopt": lambda kind, fields: fields.get("quant_algo") in ("FP8", "NVFP4"),
     "mxfp4": lambda kind, fields: kind == "gpt_oss",
 }
-"""What is read, by `quant_method`."""
+"""Supported `quant_method`s."""
 
 
 FORESEEN = {
@@ -153,7 +153,7 @@ def foreseen(config: Fields) -> tuple[str, str]:
 
 
 def join(tensors: Mapping[str, Tensor], config: Fields) -> dict[str, Tensor]:
-    """The same tensors, those of each rounded matrix as one, and no others of whole numbers."""
+    """Join the tensors of each rounded matrix; no other integer tensors are left."""
     refuse_rounded(str(config.get("model_type")), config.get("quantization_config"))
     found = {name: tensor for name, tensor in tensors.items() if not BESIDE.fullmatch(name)}
     found = packed.join(fp8.join(ternary.join(nvfp4.join(bitsandbytes.join(found)), config), config), config)

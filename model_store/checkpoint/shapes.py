@@ -1,4 +1,4 @@
-"""What is known of the shapes of weights before they are read, by their roles."""
+"""The shapes of weights, as far as known before reading, by role."""
 
 from backends.decoder import Decoder, Layer, Mamba, MatrixState, SelectiveState, ShortConvolution
 
@@ -6,9 +6,9 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def shapes_of(decoder: Decoder, layer: Layer, *, inner: int, width: int) -> Shapes:
-    """The shapes of what no layer has, and of what one like `a` has, whose feed-forward has `inner` elements.
+    """The shapes of weights outside of layers, and of a layer like `layer` with `inner` feed-forward elements.
 
-    `width` are the elements of an embedding that is projected, 0 where it is not.
+    `width` is the size of an embedding that is projected, 0 if it is not.
     """
     size, width = decoder.hidden_size, width or decoder.hidden_size
     q, kv = layer.heads * layer.head_dim, 2 * layer.kv_heads * layer.head_dim
@@ -49,7 +49,7 @@ def shapes_of(decoder: Decoder, layer: Layer, *, inner: int, width: int) -> Shap
 
 
 def latent_shapes(layer: Layer, size: int) -> Shapes:
-    """What is known of the shapes of a layer's weights that only latents have."""
+    """The shapes of a layer's latent attention weights."""
     latent, q = layer.latent, layer.heads * layer.head_dim
     if latent is None:
         return {}
@@ -65,7 +65,7 @@ def latent_shapes(layer: Layer, size: int) -> Shapes:
 
 
 def state_shapes(layer: Layer, size: int) -> Shapes:
-    """What is known of the shapes of a layer's weights where it keeps a state."""
+    """The shapes of a layer's recurrence weights."""
     how = layer.recurrence
     if isinstance(how, ShortConvolution):
         return {"in_proj": (3 * size, size), "convolution": (size, how.width), "o_proj": (size, size)}
@@ -97,7 +97,7 @@ def state_shapes(layer: Layer, size: int) -> Shapes:
 
 
 def input_shapes(decoder: Decoder) -> Shapes:
-    """What is known of the shapes of weights that make embeddings of each layer's own."""
+    """The shapes of weights for per-layer embeddings."""
     own, size = decoder.per_layer_size, decoder.hidden_size
     return {
         "per_layer_embedding": (decoder.vocab_size, len(decoder.layers) * own),
@@ -109,7 +109,7 @@ def input_shapes(decoder: Decoder) -> Shapes:
 
 
 def altup_shapes(count: int, size: int) -> Shapes:
-    """What is known of the shapes of weights that only residuals side by side have."""
+    """The shapes of AltUp's weights."""
     return {
         "altup_proj": ((count - 1) * size, size),
         "altup_out": ((count - 1) * size, size),

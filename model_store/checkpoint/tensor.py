@@ -1,4 +1,4 @@
-"""A tensor in a file, whose numbers are read when they are asked for."""
+"""A tensor in a file, whose numbers are read when needed."""
 
 import os
 from dataclasses import dataclass, replace
@@ -12,31 +12,31 @@ from backends.decoder import Quantized
 from model_store.errors import StoreError
 
 LARGEST = 1 << 63
-"""More than any size of a tensor."""
+"""Larger than any tensor."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """Where numbers lie. They are read and not mapped: pages of a mapped file count as this process's memory."""
+    """A place in a file; numbers are read, not mapped, as mapped pages count as this process's memory."""
 
     path: Path
     modified: int
-    """When the file was last written, in nanoseconds, as it was when this was found."""
+    """The file's time of modification in nanoseconds, when this was found."""
     start: int
-    """The first number's place in the file, in bytes."""
+    """The offset of the first number, in bytes."""
     dtype: np.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
-    """From one element to the next of each dimension, in numbers; None: without gaps, the last dimension first."""
+    """The strides, in numbers; None: contiguous, in C order."""
 
     @property
     def told(self) -> tuple[str, str, str]:
-        """The precision that suits a rounded matrix, why, and at which it is kept as it is; empty for others."""
+        """For a rounded matrix: the suitable precision, why, and the exact one; "" for others."""
         return "", "", ""
 
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
@@ -46,7 +46,7 @@ class Tensor:
 
     @property
     def parts(self) -> "list[Tensor]":
-        """The tensors of which this one is a list: one for each index of its first dimension."""
+        """The tensors along its first axis."""
         count, *shape = self.shape
         stride = self.strides[0] if self.strides else prod(shape)
         strides = self.strides[1:] if self.strides else None
@@ -54,11 +54,11 @@ class Tensor:
         return [replace(self, start=start, shape=tuple(shape), strides=strides) for start in starts]
 
     def stored_size(self, count: int) -> int:
-        """Bytes that so many numbers take in the file."""
+        """Bytes of so many numbers in the file."""
         return count * self.dtype.itemsize
 
     def read(self) -> np.ndarray:
-        """The numbers, in memory of their own."""
+        """Read the numbers into new memory."""
         strides = self.strides
         count = self.size
         if strides is not None and count:
@@ -78,7 +78,7 @@ class Tensor:
         return np.lib.stride_tricks.as_strided(values, self.shape, [s * values.itemsize for s in strides])
 
     def quantized(self) -> Quantized | None:
-        """The same matrix (out, in) as integers, exactly; None where it is none."""
+        """The matrix (out, in) as integers, exactly; None if it is not rounded."""
         return None
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
@@ -87,7 +87,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Told(Tensor):
-    """A tensor whose numbers are here, and in no file."""
+    """A tensor with numbers in memory, in no file."""
 
     numbers: Any = None  # Any: an array or a tuple
 

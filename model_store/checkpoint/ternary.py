@@ -1,4 +1,4 @@
-"""Matrices of -1, 0 and 1 times one scale: BitNet b1.58, packed as it is published, or rounded while they are read."""
+"""Ternary matrices, -1, 0 and 1 times one scale: BitNet b1.58, packed as published, or rounded while read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,28 +13,28 @@ from model_store.checkpoint.tensor import Tensor
 from model_store.errors import UnsupportedCheckpoint, shown
 
 PRECISION = "int4"
-"""What keeps matrices of these as they are, and is half as much again as they take."""
+"""The precision that keeps these matrices as they are, at half as much memory again."""
 REASON = "the file has weights of -1, 0 and 1, which are kept as they are; of the others, 4 bits are kept"
 BLOCK = 128
-"""Neighbours that share a scale at this precision, at most."""
+"""Largest block at this precision."""
 SCALE = "_scale"
-"""How the name of the scale ends that belongs to a matrix."""
+"""The ending of the name of a matrix's scale."""
 KIND = "bitnet"
 """The `quant_method` of such checkpoints."""
 MULTIPLIED = "autobitlinear"
-"""The `linear_class` of matrices that are multiplied by their scale; those of others are divided by it."""
+"""The `linear_class` of matrices that are multiplied by their scale; other classes divide."""
 MODES = "offline", "online"
 """Matrices are packed, or in bfloat16."""
 WANTED: dict[str, Sequence[object]] = {
     "linear_class": (MULTIPLIED, "bitlinear", None), "quantization_mode": (*MODES, None), "use_rms_norm": (False, None),
 }  # fmt: skip
-"""What config.json may say of matrices; None: nothing."""
+"""The values that config.json may have for matrices; None: missing."""
 ALL: dict[str, Sequence[object]] = {"linear_class": (MULTIPLIED,), "modules_to_not_convert": (["lm_head"], None)}
-"""And where they are rounded here."""
+"""The further values if they are rounded here."""
 
 
 def fits(kind: str, quantization: object) -> bool:
-    """Whether a model's quantization_config says what is read here; raises where it asks for another kind of BitNet."""
+    """Whether a quantization_config says what is read here; raises for another kind of BitNet."""
     if not isinstance(quantization, dict) or quantization.get("quant_method") != KIND:
         return False
     wanted = WANTED if quantization.get("quantization_mode") != MODES[1] else WANTED | ALL
@@ -49,11 +49,11 @@ def fits(kind: str, quantization: object) -> bool:
 
 @dataclass(frozen=True)
 class TernaryTensor(Tensor):
-    """A matrix (out, in) of `stored` (out / 4, in), of whose bytes the lowest bits are of the first rows."""
+    """A matrix (out, in) of `stored` (out / 4, in), whose bytes' lowest bits are the first rows."""
 
     stored: Tensor = field(kw_only=True)
     scale: Tensor | None = field(kw_only=True)
-    """None: `stored` is floats (out, in), whose mean magnitude it is."""
+    """None: `stored` is floats (out, in), and their mean magnitude is the scale."""
     divides: bool = field(kw_only=True)
     """Whether numbers are divided by the scale."""
 
@@ -66,7 +66,7 @@ class TernaryTensor(Tensor):
         return self.stored.nbytes + (self.scale.nbytes if self.scale else 0)
 
     def halves(self) -> tuple[np.ndarray, np.float32]:
-        """The numbers, each one more than it is, and the scale."""
+        """The numbers plus 1, and the scale."""
         stored = self.stored.read()
         if self.scale is None:
             values = np.asarray(stored, np.float32)
@@ -85,7 +85,7 @@ class TernaryTensor(Tensor):
         return np.asarray((numbers.astype(np.float32) - 1) * scale)
 
     def quantized(self) -> Quantized | None:
-        """The matrix, exactly; None where no block divides its rows."""
+        """The matrix, exactly; None if no block size divides its rows."""
         block = gcd(self.shape[1], BLOCK)
         if block < LEAST:
             return None
@@ -96,7 +96,7 @@ class TernaryTensor(Tensor):
 
 
 def join(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:  # Any: config.json's
-    """The same tensors, each matrix and its scale as one, where there are such."""
+    """Join each matrix and its scale, if there are any."""
     found = dict(tensors)
     quantization = config.get("quantization_config") or {}
     if quantization.get("quant_method") != KIND:

@@ -1,6 +1,6 @@
-"""Read pytorch_model.bin without torch, and without executing anything: only the names that tensors need exist.
+"""Read pytorch_model.bin without torch, and without executing anything: only what tensors need can be called.
 
-The format is a zip archive, not compressed, of a pickle and the bytes of each storage
+The format is an uncompressed zip archive of a pickle and each storage's bytes
 (https://pytorch.org/docs/stable/notes/serialization.html).
 """
 
@@ -23,7 +23,7 @@ from model_store.files import refuse_pointer
 
 UNUSED = {pickle.DICT, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.NEWOBJ, pickle.NEWOBJ_EX}
 UNUSED |= {pickle.INST, pickle.OBJ, pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER}
-"""What no pickle of tensors has."""
+"""Opcodes that pickles of tensors never have."""
 STORAGES = {
     "FloatStorage": np.dtype(np.float32),
     "HalfStorage": np.dtype(np.float16),
@@ -37,11 +37,11 @@ STORAGES = {
     "BoolStorage": np.dtype(np.bool_),
 }
 PICKLE_LIMIT = 4_000_000
-"""Bytes of a pickle; one of twenty thousand names and shapes is smaller."""
+"""Largest pickle in bytes; one of twenty thousand names and shapes is smaller."""
 
 
 def tensors(path: Path) -> dict[str, Tensor]:
-    """The floating-point tensors of one file."""
+    """The floating-point tensors of a file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return read(path, archive)
@@ -53,7 +53,7 @@ def tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read(path: Path, archive: zipfile.ZipFile) -> dict[str, Tensor]:
-    """The tensors of an archive that is open."""
+    """The tensors of an open archive."""
     entries = {entry.filename: entry for entry in archive.infolist()}
     found = [name for name in entries if name.endswith("/data.pkl")]
     if len(found) != 1:
@@ -69,7 +69,7 @@ def read(path: Path, archive: zipfile.ZipFile) -> dict[str, Tensor]:
             state = Unpickler(file, content, entries, root).load()
         except UnsupportedCheckpoint as error:
             raise UnsupportedCheckpoint(f"{path}: {error}") from error
-        except Exception as error:  # whatever a damaged or hostile pickle makes of itself
+        except Exception as error:  # damaged or hostile pickles may raise anything
             raise UnsupportedCheckpoint(f"{path} is damaged: its pickle cannot be read ({error})") from error
     if not isinstance(state, dict):
         raise UnsupportedCheckpoint(f"{path} holds a {type(state).__name__} and not tensors by name")
@@ -78,7 +78,7 @@ def read(path: Path, archive: zipfile.ZipFile) -> dict[str, Tensor]:
 
 
 def check_small(path: Path, entry: zipfile.ZipInfo, most: int) -> None:
-    """Refuse a member that is compressed, which PyTorch does to none, or larger than it can be."""
+    """Raise for a member that is compressed, as PyTorch's never are, or too large."""
     if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size or entry.file_size > most:
         raise UnsupportedCheckpoint(
             f"{path} is not a file of PyTorch weights: its {entry.filename} is compressed or larger than {most:,} bytes"
@@ -86,7 +86,7 @@ def check_small(path: Path, entry: zipfile.ZipInfo, most: int) -> None:
 
 
 class Names(dict[object, object]):
-    """What OrderedDict is in a pickle: names of tensors, of which it has none to begin with."""
+    """OrderedDict in a pickle: names of tensors, empty at first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Names(dict[object, object]):
 
 
 def check_name(name: object) -> None:
-    """Refuse a key that is no text and no number: in nested tuples there can be more than could ever be counted."""
+    """Raise for a key that is neither text nor number: nested tuples could be endless."""
     if not isinstance(name, str | int):
         raise UnsupportedCheckpoint(f"its pickle has a {type(name).__name__} for a name")
 
@@ -106,7 +106,7 @@ InPython: Any = pickle._Unpickler  # Any: it has no types; unlike the one in C, 
 
 
 class Unpickler(InPython):  # type: ignore[misc]
-    """Finds where numbers lie when the pickle asks for tensors, and refuses every other name."""
+    """Finds where numbers are when the pickle asks for tensors, and refuses every other name."""
 
     dispatch = {code: load for code, load in InPython.dispatch.items() if bytes([code]) not in UNUSED}
 
@@ -124,7 +124,7 @@ class Unpickler(InPython):  # type: ignore[misc]
         self.stack[-1][name] = value
 
     def load_build(self) -> None:
-        """Leave out attributes: an OrderedDict's are metadata, and those of a tensor were checked when it was made."""
+        """Ignore attributes: an OrderedDict's are metadata, and a tensor was checked when it was made."""
         self.stack.pop()
 
     dispatch |= {pickle.SETITEMS[0]: load_setitems, pickle.SETITEM[0]: load_setitem, pickle.BUILD[0]: load_build}
@@ -147,7 +147,7 @@ class Unpickler(InPython):  # type: ignore[misc]
         )
 
     def persistent_load(self, reference: tuple[str, str, str, str, int]) -> Tensor:
-        """The numbers of one storage."""
+        """A storage's numbers."""
         _, storage, key, _, count = reference
         if not (isinstance(storage, str) and isinstance(key, str) and type(count) is int):
             raise UnsupportedCheckpoint("its pickle asks for a storage without a name or a size")
@@ -164,7 +164,7 @@ class Unpickler(InPython):  # type: ignore[misc]
 
 
 def view(storage: Tensor, offset: int, shape: Sequence[int], strides: Sequence[int], *_: object) -> Tensor:
-    """A tensor: numbers of a storage, after checking that they lie within it."""
+    """A tensor: a view of a storage, after checking its bounds."""
     numbers = [offset, *shape, *strides]
     if any(type(number) is not int for number in numbers):
         raise UnsupportedCheckpoint("a tensor has a shape or strides that are no numbers")

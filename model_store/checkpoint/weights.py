@@ -1,4 +1,4 @@
-"""Canonical weight names, read through a family's table; and the transforms such a table may name."""
+"""Canonical weight names, read through a family's table; and the transforms that tables name."""
 
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -26,29 +26,27 @@ from model_store.errors import UnsupportedCheckpoint
 
 Transform = Callable[[np.ndarray, Layer], np.ndarray]
 Stored = str | tuple[str | Transform, ...]
-"""The checkpoint's name for a weight, and how to change its values.
+"""A weight's name in the checkpoint, and transforms of its values.
 
-Several tensors that are joined, row by row, have spaces between their names. Where checkpoints keep a tensor under
-one name or another, or copies under several, the names have `=` between them. Of a tensor that is a list, `[{1}]` is
-the part of an expert.
-"""
+Tensors that are joined, row by row, are separated by spaces; `=` separates alternative names, or those of copies.
+`[{1}]` is an expert's part of a tensor that holds all of them."""
 
 Made = Callable[[tuple[int, ...]], np.ndarray]
-"""Gives the values of a weight of this shape that no checkpoint holds, such as np.ones."""
+"""Makes the values of a weight of this shape that no checkpoint holds, such as np.ones."""
 Source = Stored | Made
-"""Where the values of a weight come from."""
+"""Where a weight's values come from."""
 
 KINDS = (".weight", ".bias")
-"""How the names of tensors end."""
+"""Endings of the names of tensors."""
 BARE = {".weight": "", ".bias": "_bias"}
-"""How they end where a tensor stands alone."""
+"""Endings for tensors that are parameters themselves."""
 PART = "[{1}]"
-"""What says that a tensor is a list, of which this is the part of an expert."""
+"""Marks a tensor that holds all experts' parts."""
 OF_EXPERTS = (
     "experts.", "router", "choice_bias", "shared_gate", "expert_scale", "experts_norm", "post_experts_norm",
     "post_shared_norm",
 )  # fmt: skip
-"""How names of weights begin that only layers with experts have."""
+"""Prefixes of weights that only layers with experts have."""
 OF_MIXING: Mapping[type, tuple[str, ...]] = {
     NoneType: ("qkv_proj", "q_norm", "k_norm", "attention_gate"),
     ShortConvolution: ("in_proj", "convolution"),
@@ -59,44 +57,41 @@ OF_MIXING: Mapping[type, tuple[str, ...]] = {
     DeltaNet: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm"),
     Mamba: ("qkvz_proj", "rates_proj", "convolution", "decay", "decay_bias", "value_norm", "skip", "state_o_proj"),
 }  # fmt: skip
-"""Weights that only layers have which attend, or which have this in the place of attention or beside it."""
+"""Weights that only layers with attention, or with this kind of recurrence, have."""
 OF_ALL = "gate_up_proj", "up_proj", "down_proj"
-"""Weights that layers with experts have only where there is a feed-forward for all tokens, too."""
+"""Weights that layers with experts have only if they also have a shared feed-forward."""
 OF_FEEDING = "ffn_norm", *OF_ALL
-"""Weights that layers lack which no feed-forward follows."""
+"""Weights that layers without a feed-forward lack."""
 OF_KEYS = "k_norm", "v_norm"
-"""Weights that layers lack that attend to another one's keys and values."""
+"""Weights that layers without keys and values of their own lack."""
 OF_INPUTS = "per_layer_", "post_per_layer_"
-"""How names of weights begin that only decoders have whose layers have embeddings of their own."""
+"""Prefixes of weights of decoders with per-layer embeddings."""
 
 
 def transforms_of(source: Source) -> list[Transform]:
-    """How the values are changed, in this order."""
+    """A source's transforms, in order."""
     return [part for part in source if not isinstance(part, str)] if isinstance(source, tuple) else []
 
 
 class Family(Protocol):
-    """A module of `model_store.families`."""
+    """What a module of `model_store.families` defines."""
 
     PREFIX: str | tuple[str, ...]
-    """What the names of the tensors may begin with: this, one of these, or nothing."""
+    """The prefix of the tensors' names, one of these, or none."""
     MODEL: Mapping[str, Source]
-    """Canonical name -> source; a `?` at the end of the name marks weights that some checkpoints lack, or, before the
-    same name without it, have otherwise.
+    """Canonical name -> source. A `?` at the end of a name marks weights that some checkpoints lack or, before the same
+    name without it, have in another form.
 
-    The embedding takes the place of a head that they lack.
-    """
+    A missing head is the embedding."""
     LAYER: Mapping[str, Source]
-    """The same within a layer, whose number takes the place of `{}`; `encoder.` begins what an encoder's layer has,
-    and `experts.` what each expert has, whose number takes the place of `{1}`.
+    """The same for a layer, whose index replaces `{}`; `encoder.` begins the names of an encoder's layers, and
+    `experts.` those of experts, whose index replaces `{1}`.
 
-    Where what mixes tokens and the feed-forward behind it are blocks with numbers of their own, these are `{2}`, `{3}`.
-    """
+    If token mixing and feed-forward are blocks with numbers of their own, these replace `{2}` and `{3}`."""
     UNUSED: tuple[str, ...]
-    """Patterns of tensors that carry no weights, such as stored masks.
+    """Patterns of tensors without weights, such as stored masks.
 
-    `{}` is the number of each layer that has no keys and values of its own, whose tensors some checkpoints hold.
-    """
+    `{}` is the index of each layer without keys and values of its own, whose tensors some checkpoints contain."""
     TIED: bool
     """Whether the head is the embedding unless `tie_word_embeddings` says otherwise."""
 
@@ -104,12 +99,12 @@ class Family(Protocol):
 
 
 def written(source: Stored) -> str:
-    """The names of the tensors of a source, as they are written in a table."""
+    """The names of a source's tensors, as written in a table."""
     return source if isinstance(source, str) else str(source[0])
 
 
 def renamed(source: Stored, parts: Mapping[str, str]) -> Stored:
-    """The same source, in whose names these parts are called otherwise."""
+    """Replace parts of the names in a source."""
     names = written(source)
     for part, called in parts.items():
         names = names.replace(part, called)
@@ -117,7 +112,7 @@ def renamed(source: Stored, parts: Mapping[str, str]) -> Stored:
 
 
 def source_of_heads(source: Source, layer: Layer) -> Source:
-    """The source of the matrix that makes queries, keys and values, as far as a layer has them of its own."""
+    """The source of a layer's qkv_proj, without keys and values if they are another layer's."""
     if layer.kv_layer is None and not layer.k_eq_v:
         return source
     q, k, _ = str(source).split()
@@ -125,7 +120,7 @@ def source_of_heads(source: Source, layer: Layer) -> Source:
 
 
 class Canonical(Lazy):
-    """The tensors of a checkpoint under their canonical names; every tensor is claimed, and none is missing."""
+    """A checkpoint's weights under canonical names; every tensor is claimed, and none is missing."""
 
     def __init__(self, checkpoint: Checkpoint, family: Family, decoder: Decoder):
         self.tensors, self.decoder, self.layers = {**checkpoint.tensors}, decoder, decoder.layers
@@ -142,7 +137,7 @@ class Canonical(Lazy):
         self.found: dict[tuple[Source, int, str], list[list[str]]] = {}
         for name, (source, layer) in table.items():
             if name.endswith(".up_proj") and name.replace("up_proj", "gate_up_proj") in self.table:
-                continue  # a gate is in its place; a tensor of its own would be nobody's
+                continue  # it has a gate instead; a tensor of this name would be unclaimed
             if callable(source) or self.find(source, layer, ".weight"):
                 self.table[name.rstrip("?")] = source, layer
             elif name == "lm_head?" or (name == "lm_head" and self.tied):
@@ -154,7 +149,7 @@ class Canonical(Lazy):
         self.refuse_unclaimed(family)
 
     def rows(self, layer: str, name: str, source: Source, number: int) -> dict[str, tuple[Source, int]]:
-        """The rows of the table for a weight of a layer: none if the layer has none, one for each expert if they do."""
+        """The table's rows for a weight of a layer: none if the layer lacks it, one per expert if it is theirs."""
         experts, a = self.decoder.experts, self.layers[number]
         if not self.has(name) or (a.kv_layer is not None and name in OF_KEYS):
             return {}
@@ -177,11 +172,11 @@ class Canonical(Lazy):
         return {f"{layer}experts.{i}.{name}": (renamed(source, {"{1}": str(i)}), number) for i in range(experts.count)}
 
     def has(self, name: str) -> bool:
-        """Whether the decoder has such a weight, as far as layers' own embeddings go."""
+        """Whether the decoder has such a weight, as far as per-layer embeddings go."""
         return self.decoder.per_layer_size > 0 or not name.startswith(OF_INPUTS)
 
     def divide(self, source: Stored, layer: int, count: int) -> None:
-        """Put the parts for each expert in the place of tensors that are lists of them."""
+        """Replace a tensor that holds all experts' parts by these parts."""
         lists = [name for name in written(source).replace("=", " ").split() if PART in name]
         for part, prefix, end in product(lists, self.prefixes, (*KINDS, *BARE.values())):
             name = prefix + part.replace(PART, "").format(layer) + end
@@ -212,24 +207,24 @@ class Canonical(Lazy):
 
     @cached_property
     def head_is_embedding(self) -> bool:
-        """Whether the head has no values of its own, though a tied checkpoint may hold a copy."""
+        """Whether the head is the embedding, though a tied checkpoint may contain a copy."""
         head, embedding = self.table["lm_head"], self.table["embedding"]
         if head == embedding or not self.tied or self.find(*head, ".bias"):
             return head == embedding
-        if self.parts("lm_head") == self.parts("embedding"):  # one place of a file under two names
+        if self.parts("lm_head") == self.parts("embedding"):  # one place in the file under two names
             return True
         one, other = self.read(*head, ".weight"), self.read(*embedding, ".weight")
         return one is not None and other is not None and is_same(one, other)
 
     @property
     def parameters(self) -> int:
-        """How many numbers the weights are; copies count once."""
+        """The number of parameters; copies count once."""
         rows = {row for name, row in self.table.items() if name != "lm_head" or not self.head_is_embedding}
         found = {copies[0] for row in rows for kind in KINDS for copies in self.find(*row, kind)}
         return sum(self.tensors[name].size for name in found)
 
     def read(self, source: Source, layer: int, kind: str) -> np.ndarray | None:
-        """The values of a weight or bias; matrices as they are stored, vectors as float32."""
+        """Read a weight or a bias: matrices as stored, vectors as float32."""
         found = self.find(source, layer, kind)
         parts = [np.atleast_1d(self.one_of(copies)) for copies in found]
         if not parts:
@@ -240,7 +235,7 @@ class Canonical(Lazy):
         try:
             outputs = -1 if transpose in transforms else 0
             values = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=outputs)
-            del parts  # before a transform copies once more
+            del parts  # before a transform makes another copy
             for transform in transforms:
                 if kind == ".weight" or transform is not plus_one:
                     values = transform(values, self.layers[layer])
@@ -250,11 +245,11 @@ class Canonical(Lazy):
         return values if values.ndim == 2 else np.asarray(values, np.float32)
 
     def parts(self, name: str) -> list[Tensor]:
-        """The tensors that are read for the weight called `name`, and for its bias."""
+        """The tensors of a weight and its bias."""
         return [self.tensors[copies[0]] for kind in KINDS for copies in self.find(*self.table[name], kind)]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """What config.json, or else a neighbouring tensor, says of the shape of a weight; () if neither does."""
+        """The shape of a weight by config.json, or by a neighbouring tensor; () if unknown."""
         _, layer = self.table[name]
         layers = self.decoder.encoder if name.startswith("encoder.") else self.layers
         role, experts = name.rpartition(".")[2], self.decoder.experts
@@ -265,7 +260,7 @@ class Canonical(Lazy):
         return known.get(role, (self.decoder.hidden_size,) if role.endswith("norm") else ())
 
     def columns(self, name: str) -> int:
-        """How many inputs a matrix has; 0 if there is no such matrix."""
+        """A matrix's number of columns; 0 if there is none."""
         if name not in self:
             return 0
         source, layer = self.table[name]
@@ -273,7 +268,7 @@ class Canonical(Lazy):
         return sum(shape[:1] if transpose in transforms_of(source) else shape[1:])
 
     def names(self, source: Source, layer: int, kind: str) -> list[str]:
-        """The names of the tensors of `source`, without the prefix."""
+        """The names of a source's tensors, without prefix."""
         if callable(source):
             return []
         block = self.blocks.get(layer, 0)
@@ -281,7 +276,7 @@ class Canonical(Lazy):
         return [name.replace("=", kind + "=") + kind for name in names]
 
     def find(self, source: Source, layer: int, kind: str) -> list[list[str]]:
-        """The tensors of `source` with their copies, all or none of them; once found they are remembered."""
+        """A source's tensors with their copies, all or none; remembered once found."""
         if (known := self.found.get((source, layer, kind))) is not None:
             return known
         names = self.names(source, layer, kind)
@@ -303,7 +298,7 @@ class Canonical(Lazy):
         return found
 
     def one_of(self, copies: list[str]) -> np.ndarray:
-        """The values that all of these tensors have."""
+        """Read copies of a tensor, which must be equal."""
         first = self.tensors[copies[0]]
         values = first.read()
         if not is_finite(values):
@@ -314,7 +309,7 @@ class Canonical(Lazy):
         return values
 
     def refuse_unclaimed(self, family: Family) -> None:
-        """Raise for a tensor with numbers that no row of the table mentions: it would silently not take part."""
+        """Raise for a tensor with numbers that no table row mentions: it would silently be ignored."""
         rows = [found for row in self.table.values() for kind in KINDS for found in self.find(*row, kind)]
         claimed = {name for copies in rows for name in copies}
         borrowing = [i for i, layer in enumerate(self.layers) if layer.kv_layer is not None]
@@ -327,24 +322,24 @@ class Canonical(Lazy):
 
 
 EXPONENTS = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F80_0000, "float64": 0x7FF0_0000_0000_0000}
-"""The bits that are all set in NaN and in infinity, and in no other number."""
+"""The exponent bits, which are all set in NaN and infinity only."""
 CHUNK = 1 << 18
-"""Values looked at together, so that the processor's cache holds them."""
+"""Values checked at once, so that they stay in the processor's cache."""
 
 
 def is_finite(values: np.ndarray) -> bool:
-    """Whether there is neither NaN nor infinity in a tensor."""
+    """Whether a tensor has neither NaN nor infinity."""
     mask = EXPONENTS[values.dtype.name]
     return all((chunk & chunk.dtype.type(mask)).max() != mask for chunk in bits(values))
 
 
 def is_same(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether two tensors hold the same numbers in the same format."""
+    """Whether two tensors have the same numbers in the same format."""
     return (x.dtype, x.shape) == (y.dtype, y.shape) and all(map(np.array_equal, bits(x), bits(y)))
 
 
 def bits(values: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the bits of a tensor's numbers, some rows at a time."""
+    """Yield a tensor's numbers as bits, some rows at a time."""
     values = np.atleast_1d(values)
     step = max(1, CHUNK * len(values) // max(1, values.size))
     for start in range(0, len(values) if values.size else 0, step):
@@ -355,52 +350,52 @@ def bits(values: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def transpose(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """GPT-2's Conv1D keeps (in, out)."""
+    """GPT-2's Conv1D stores (in, out)."""
     return values.T
 
 
 def plus_one(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """Gemma's and Nemotron's norms multiply by 1 + weight; their biases are as they are."""
+    """Gemma's and Nemotron's norms multiply by 1 + weight; biases stay."""
     return np.asarray(values, np.float32) + 1
 
 
 def flat(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """A row, a column or a row for each group, as a vector."""
+    """A vector, from a row, a column, or a row per group."""
     return values.reshape(-1)
 
 
 def flattened(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """A convolution of each channel alone keeps (channels, 1, width)."""
+    """A depthwise convolution's kernel, from (channels, 1, width)."""
     return values.reshape(len(values), -1) if values.ndim > 1 else values
 
 
 def without_gates(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From q and its gate of each head in turn, then k and v, to q, k, v."""
+    """From each head's q and gate in turn, then k and v, to q, k, v."""
     both = 2 * layer.heads * layer.head_dim
     queries = values[:both].reshape(layer.heads, 2, layer.head_dim, *values.shape[1:])[:, 0]
     return np.concatenate([queries.reshape(-1, *values.shape[1:]), values[both:]])
 
 
 def gates_alone(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From q and its gate of each head in turn to the gates."""
+    """From each head's q and gate in turn to the gates."""
     gates = values.reshape(layer.heads, 2, layer.head_dim, *values.shape[1:])[:, 1]
     return gates.reshape(-1, *values.shape[1:])
 
 
 def skip_two(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """OPT's table of positions begins with two rows for padding."""
+    """OPT's position table begins with two rows for padding."""
     return values[2:]
 
 
 def group_heads(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From the queries, the key and the value of each key-value head in turn to all q, all k, all v."""
+    """From each key-value head's queries, key and value in turn to all q, all k, all v."""
     groups = values.reshape(layer.kv_heads, -1, layer.head_dim, *values.shape[1:])
     parts = groups[:, :-2], groups[:, -2], groups[:, -1]
     return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
 
 
 def halve_rotary(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From rotating neighbours, in the first elements of a head, to rotating its halves, in layers that rotate."""
+    """From interleaved rotary pairs, in a head's first elements, to halves of a head, in layers that rotate."""
     if layer.rope is None:
         return values
     rotary = rotated_elements(layer)
@@ -408,19 +403,19 @@ def halve_rotary(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def spread_rotary(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From rotating the halves of the first elements of a head to rotating the halves of the head."""
+    """From rotating the halves of a head's first elements to rotating the halves of the head."""
     rotary = rotated_elements(layer)
     return reorder_rotary(values, layer, [*range(rotary // 2)], [*range(rotary // 2, rotary)])
 
 
 def rotated_elements(layer: Layer) -> int:
-    """How many elements of a head have a rotary position."""
+    """The number of rotary elements of a head."""
     assert layer.rope is not None
     return 2 * int(np.count_nonzero(layer.rope.inverse_frequencies))
 
 
 def reorder_rotary(values: np.ndarray, layer: Layer, first: list[int], second: list[int]) -> np.ndarray:
-    """Put the rotated pairs (first[i], second[i]) half a head apart, in the rows of q and k only."""
+    """Put the rotary pairs (first[i], second[i]) half a head apart, in the rows of q and k only."""
     size, rotary = layer.head_dim, len(first) + len(second)
     middle = (rotary + size) // 2
     order = [*first, *range(rotary, middle), *second, *range(middle, size)]

@@ -16,7 +16,7 @@ from model_store.gguf.vocabulary import tokenizer_files
 
 
 class GgufCheckpoint(Checkpoint):
-    """A GGUF file as if it were a publisher's folder."""
+    """A GGUF file as a checkpoint."""
 
     def __init__(self, path: Path):
         self.header: Header = read_header(path)
@@ -27,7 +27,7 @@ class GgufCheckpoint(Checkpoint):
 
 
 def open_gguf(path: Path) -> tuple[GgufCheckpoint, GgufFamily, Decoder]:
-    """The checkpoint in a GGUF file, its family, and the decoder that its keys describe."""
+    """Open a GGUF file: its checkpoint, its family, and the decoder that its keys describe."""
     checkpoint = GgufCheckpoint(path)
     architecture = architectures.find(checkpoint.header.metadata.get("general.architecture"))
     family = GgufFamily(architecture, checkpoint.config, checkpoint.tensors)
@@ -42,7 +42,7 @@ def open_gguf(path: Path) -> tuple[GgufCheckpoint, GgufFamily, Decoder]:
 
 
 def write_files(path: Path, folder: Path) -> None:
-    """Write to `folder` what a publisher's folder has beside the weights, made of the GGUF file at `path`."""
+    """Write to `folder` what a publisher's folder has besides weights, from the GGUF file at `path`."""
     checkpoint, _, _ = open_gguf(path)
     inside = path.is_relative_to(folder)
     files = {"config.json": dict(checkpoint.config), **tokenizer_files(checkpoint.header)}

@@ -1,4 +1,4 @@
-"""What config.json would say that follows from other keys of a GGUF file, by the architecture."""
+"""Fields of config.json that follow from other keys of a GGUF file, by architecture."""
 
 from typing import Any
 
@@ -16,15 +16,15 @@ GROWTH = {
     "rope.scaling.yarn_log_multiplier": "mscale_all_dim",
 }
 SIGMOID = 2
-"""The value of `expert_gating_func` that is DeepSeek V3's."""
+"""The value of `expert_gating_func` for DeepSeek V3."""
 GLM_FLASH = {"vocab_size": 154880, "num_hidden_layers": 47}
-"""How llama.cpp knows GLM 4.7 Flash, whose files do not tell that it chooses experts as DeepSeek V3 does."""
+"""How llama.cpp recognises GLM 4.7 Flash, whose files do not say that it chooses experts as DeepSeek V3 does."""
 LARGEST = {"gemma2": 46, "gemma3_text": 62}
-"""Layers of the models of 27B, whose scores are scaled by the width and not by the heads."""
+"""Layers of the 27B models, whose scores are scaled by the width rather than the heads."""
 
 
 def gemma(config: Fields) -> None:
-    """The scale of the scores, and no caps where the file names none."""
+    """The scores' scale, and no caps if the file has none."""
     width = config["hidden_size"] // config["num_attention_heads"]
     largest = config["num_hidden_layers"] == LARGEST[config["model_type"]]
     config["query_pre_attn_scalar"] = width if largest else config["head_dim"]
@@ -40,7 +40,7 @@ def starcoder(config: Fields) -> None:
 
 
 def llama(config: Fields) -> None:
-    """Mistral's windows and Mixtral's experts, where the file has them."""
+    """Mistral's windows and Mixtral's experts, if the file has them."""
     if config.get("num_experts"):
         config["model_type"] = "mixtral"
         experts(config)
@@ -49,18 +49,18 @@ def llama(config: Fields) -> None:
 
 
 def exaone(config: Fields) -> None:
-    """No windows where the file names none."""
+    """No windows if the file has none."""
     config.setdefault("sliding_window", 0)
 
 
 def by_sigmoids(config: Fields) -> None:
-    """Experts that sigmoids choose, as the family has them."""
+    """Experts chosen by sigmoids, as in the family."""
     if config.pop("gating", SIGMOID) != SIGMOID:
         raise ValueError(f"{config['model_type']} chooses experts by sigmoids alone (expert_gating_func)")
 
 
 def minimax(config: Fields) -> None:
-    """Experts that sigmoids choose, whose shares are one together."""
+    """Experts chosen by sigmoids, with shares that sum to 1."""
     by_sigmoids(config)
     if not config.pop("norm_topk_prob", True):
         raise ValueError("minimax_m2 has shares that are one together (expert_weights_norm)")
@@ -68,20 +68,20 @@ def minimax(config: Fields) -> None:
 
 
 def k_exaone(config: Fields) -> None:
-    """Experts that sigmoids choose; no windows where the file names none."""
+    """Experts chosen by sigmoids; no windows if the file has none."""
     by_sigmoids(config)
     exaone(config)
 
 
 def olmo(config: Fields) -> None:
-    """OLMo 3 has windows, in which positions turn as elsewhere, but are not stretched."""
+    """OLMo 3 has windows, in which positions are unscaled."""
     if config.get("sliding_window"):
         config["model_type"] = "olmo3"
         config.setdefault("rope_local_base_freq", config.get("rope_theta"))
 
 
 def afmoe(config: Fields) -> None:
-    """Experts that sigmoids choose, and embeddings that are scaled, as llama.cpp has them in all files."""
+    """Experts chosen by sigmoids, and scaled embeddings, as llama.cpp assumes for all files."""
     chosen = config.pop("gating", SIGMOID) == SIGMOID and config.pop("norm_topk_prob", True)
     if not chosen or "moe_intermediate_size" not in config:
         raise ValueError("afmoe chooses experts by sigmoids whose shares are one together, and tells their size")
@@ -89,19 +89,19 @@ def afmoe(config: Fields) -> None:
 
 
 def apertus(config: Fields) -> None:
-    """No stretch where the file has none."""
+    """No scaling of positions if the file has none."""
     config["rope_scaling"] = config["rope_scaling"] or {"rope_type": "default"}
 
 
 def ministral(config: Fields) -> None:
-    """What stretches positions, and how much queries would grow."""
+    """The scaling of positions, and the growth of queries."""
     fields = {name: config.pop(name, None) for name in GROWTH.values()}
     config["rope_scaling"] = {**(config["rope_scaling"] or {"rope_type": "default"}), **fields}
     config["rope_scaling"]["mscale"] = fields["mscale_all_dim"] and 1.0
 
 
 def mpt(config: Fields) -> None:
-    """What MPT calls otherwise."""
+    """MPT's own names of fields."""
     most = config.get("alibi_bias_max")
     config["attn_config"] = {"alibi": bool(most), "alibi_bias_max": most, "clip_qkv": config.get("clip_qkv")}
     config |= {"d_model": config["hidden_size"], "n_heads": config["num_attention_heads"]}
@@ -109,13 +109,13 @@ def mpt(config: Fields) -> None:
 
 
 def falcon(config: Fields) -> None:
-    """The newer kind has several key-value heads."""
+    """The newer architecture has several key-value heads."""
     config["num_kv_heads"] = config.get("num_key_value_heads")
     config["new_decoder_architecture"] = config["num_kv_heads"] != 1
 
 
 def experts(config: Fields) -> None:
-    """What families call the experts' number and size; shares whose sum is one, where they are so."""
+    """Families' names for the experts' number and size; normalised shares, if they are."""
     if "moe_intermediate_size" not in config:
         raise ValueError("it has experts, and does not tell their size (feed_forward_length)")
     config["intermediate_size"] = config["moe_intermediate_size"]
@@ -124,7 +124,7 @@ def experts(config: Fields) -> None:
 
 
 def granite(config: Fields) -> None:
-    """One more expert, for all tokens, where the file has it."""
+    """A shared expert, if the file has it."""
     experts(config)
     if config.get("shared_expert_intermediate_size"):
         config["model_type"] = "granitemoeshared"
@@ -138,15 +138,15 @@ def qwen(config: Fields) -> None:
 
 
 def lfm2(config: Fields) -> None:
-    """Experts that sigmoids choose, as all files have them."""
+    """Experts chosen by sigmoids, in all files."""
     if config.pop("gating", SIGMOID) != SIGMOID or "moe_intermediate_size" not in config:
         raise ValueError("lfm2moe chooses experts by sigmoids alone, and tells their size (expert_gating_func)")
 
 
 def deepseek(config: Fields) -> None:
-    """DeepSeek V3 by how it chooses experts, Youtu where there are none.
+    """DeepSeek V3, if experts are chosen in its way, or Youtu, if there are none.
 
-    Newer files tell sizes of what llama.cpp caches, and of heads beside.
+    Newer files have the sizes of what llama.cpp caches, and the heads' sizes apart.
     """
     whole, value = config.pop("key_length_mla", None), config.pop("value_length_mla", None)
     length, share = config.pop("key_length", None), config.pop("mscale_all_dim", None)
@@ -171,19 +171,19 @@ def deepseek(config: Fields) -> None:
 
 
 def minicpm(config: Fields) -> None:
-    """The elements of a head that do not turn; the factors are those of MiniCPM3 of 4B, as in llama.cpp."""
+    """A head's elements without rotation; the factors are those of MiniCPM3 of 4B, as in llama.cpp."""
     config["qk_nope_head_dim"] = config.pop("key_length") - config["qk_rope_head_dim"]
 
 
 def glm(config: Fields) -> None:
-    """What GLM 4.5 has where the file does not say it."""
+    """GLM 4.5's values for what the file does not say."""
     by_sigmoids(config)
     config.setdefault("first_k_dense_replace", 0)
     config.setdefault("norm_topk_prob", False)
 
 
 def gpt_oss(config: Fields) -> None:
-    """No number of turns is rounded where positions are stretched."""
+    """YaRN's ramp is not rounded to whole elements."""
     experts(config)
     if config["rope_scaling"]:
         config["rope_scaling"]["truncate"] = False

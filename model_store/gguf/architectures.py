@@ -1,4 +1,4 @@
-"""The architectures of GGUF files: which family each is, and where its weights are.
+"""GGUF's architectures: their families, and where their weights are.
 
 The names are those of gguf-py/gguf/constants.py and the order of numbers that of convert_hf_to_gguf.py, both in
 https://github.com/ggml-org/llama.cpp.
@@ -31,32 +31,32 @@ from model_store.gguf.adjustments import CAPS, GROWTH, Fields
 
 @dataclass(frozen=True)
 class Architecture:
-    """One value of `general.architecture`."""
+    """A value of `general.architecture`."""
 
     model_type: str
-    """The family."""
+    """The family's `model_type`."""
     order: Transform | None = None
-    """How the rows of q and k are put into our order."""
+    """The transform of q and k to our order of rows."""
     layer: Mapping[str, Source] = field(default_factory=dict)
-    """Norms within a layer that others lack, and without a source those that it lacks."""
+    """Further weights within a layer; "" as source for those that it lacks."""
     model: Mapping[str, Source] = field(default_factory=dict)
-    """The same of what no layer has."""
+    """The same outside of layers."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys that others lack, and the fields of config.json that they are."""
+    """Further keys, with their fields of config.json."""
     each: Mapping[str, str] = field(default_factory=dict)
-    """Keys that may have another number for each layer, and the fields that they are then."""
+    """Keys that may have a value for each layer, with their fields in that case."""
     adjust: Callable[[Fields], None] | None = None
-    """What follows from other fields."""
+    """Sets fields that follow from others."""
     without_keys: str = ""
-    """What config.json calls the layers that have no heads of keys, where there are such."""
+    """config.json's name of layers without key-value heads, if there are any."""
     partial: str = ""
-    """The field with the share of each head that turns, where a family has one."""
+    """The field for the rotary share of each head, if the family has one."""
     latent: bool = False
-    """Whether heads have no size of their own, being made of what they share."""
+    """Whether attention is latent, so that there is no key for the size of heads."""
     seen: Callable[[Collection[str]], Fields] | None = None
-    """Fields that only the names of the tensors tell."""
+    """Reads fields that follow from the tensors' names."""
     tables: Callable[[Family, Config], tuple[Mapping[str, Source], Mapping[str, Source], tuple[str, ...]]] | None = None
-    """MODEL, LAYER and UNUSED of files that have none of the names below, since they have an encoder."""
+    """MODEL, LAYER and UNUSED of encoder-decoders, whose files use none of the names below."""
 
 
 MODEL = {
@@ -119,7 +119,7 @@ MANY = {
     "interleave_moe_layer_step": "moe_layer_interval",
     "leading_dense_block_count": "moe_layer_start_index",
 }
-"""What ERNIE calls these."""
+"""ERNIE's names for these."""
 FEW = {
     "expert_count": "num_experts",
     "expert_used_count": "moe_topk",
@@ -127,9 +127,9 @@ FEW = {
     "expert_feed_forward_length": "intermediate_size",
     "expert_shared_feed_forward_length": "shared_size_that_tensors_show",
 }
-"""What Hunyuan calls these."""
+"""Hunyuan's names for these."""
 GUESSING = {"nextn_predict_layers": "num_nextn_predict_layers"}
-"""Layers behind the others that guess tokens ahead, and are not read."""
+"""Extra layers for multi-token prediction, which are not read."""
 FACTORS = {
     "attention.scale": "attention_multiplier",
     "embedding_scale": "embedding_multiplier",
@@ -167,14 +167,14 @@ DELTA_NET: Mapping[str, Source] = {
     "decay_bias": ("blk.{}.ssm_dt.bias", states.heads_by_key),
     "value_norm": "blk.{}.ssm_norm",
 }
-"""Weights of Qwen 3.5, whose layers mostly keep a state."""
+"""Weights of Qwen 3.5, most of whose layers are delta nets."""
 SHORT: Mapping[str, Source] = {
     **HEAD_NORMS,
     "in_proj": "blk.{}.shortconv.in_proj",
     "convolution": "blk.{}.shortconv.conv",
     "o_proj": "blk.{0}.attn_output=blk.{0}.shortconv.out_proj",
 }
-"""Weights of LFM2, most of whose layers mix neighbours."""
+"""Weights of LFM2, most of whose layers are short convolutions."""
 SHORT_MODEL = {"norm": "token_embd_norm", "embedding_norm?": ""}
 
 OF_LATENTS = {
@@ -185,7 +185,7 @@ OF_LATENTS = {
     "layernorm": "norm",
     "attn_o": "attn_output",
 }
-"""Parts of the publisher's names of what latents are made with, and what llama.cpp calls them."""
+"""Parts of the publisher's names of latent attention weights, with llama.cpp's names."""
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "afmoe": Architecture(
@@ -416,7 +416,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         tables=encoder_decoders.tables,
     ),
 }
-"""What runs, by `general.architecture`."""
+"""The supported architectures by `general.architecture`."""
 
 
 def find(name: object) -> Architecture:
@@ -430,12 +430,12 @@ def find(name: object) -> Architecture:
 
 
 def made(table: Mapping[str, Source]) -> dict[str, Source]:
-    """The weights of a family that no file holds."""
+    """The weights of a family that no file contains."""
     return {name: source for name, source in table.items() if callable(source)}
 
 
 class GgufFamily:
-    """A family whose weights have the names and the order that GGUF files give them."""
+    """A family with the names and the order of GGUF files."""
 
     PREFIX: str | tuple[str, ...] = ""
     UNUSED: tuple[str, ...] = (
@@ -447,7 +447,7 @@ class GgufFamily:
     LAYER: Mapping[str, Source]
 
     def __init__(self, architecture: Architecture, config: Config, names: Mapping[str, object]):
-        """Of the tensors in `names`: some makers of files join q, k and v, others do not."""
+        """For the tensors in `names`: some converters join q, k and v, others do not."""
         self.family = families.find(config)
         if architecture.tables:
             self.MODEL, self.LAYER, self.UNUSED = architecture.tables(self.family, config)
@@ -481,5 +481,5 @@ class GgufFamily:
         }
 
     def decoder(self, config: Config) -> Decoder:
-        """Read what is as config.json would say it."""
+        """Read fields in the form of config.json."""
         return self.family.decoder(config)

@@ -1,7 +1,7 @@
-"""The block formats of GGUF: how their numbers are found, exactly, and in what they can be kept without rounding.
+"""GGUF's block formats: how to unpack their numbers exactly, and what keeps them without rounding.
 
-A weight of any of them is `scale * number + offset`, its scale and offset shared by a group of neighbours
-(ggml-quants.c in https://github.com/ggml-org/ggml). Formats without an offset are integers as our own are.
+A weight of any format is `scale * number + offset`, with scale and offset shared by a group of neighbours
+(ggml-quants.c in https://github.com/ggml-org/ggml). Formats without offsets are integers like ours.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,30 +16,30 @@ from model_store.checkpoint.mxfp4 import ELEMENTS, scales_of
 from model_store.gguf import grids
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-"""Numbers (n, block) int8, scales (n, groups) float32 and offsets (n, groups) float32 or None."""
+"""Numbers (n, block) int8, scales (n, groups) float32, and offsets (n, groups) float32 or None."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of tensor: `block` weights in `size` bytes."""
+    """A data type: `block` weights in `size` bytes."""
 
     name: str
     block: int
     size: int
     unpack: Callable[[np.ndarray], Parts] | None = None
-    """Blocks (n, size) uint8 -> their parts; None for plain numbers, of the type `dtype`."""
+    """Unpacks blocks (n, size) uint8; None for plain numbers of type `dtype`."""
     dtype: np.dtype = np.dtype(np.float32)
     bits: int = 0
-    """4 or 8 that hold its numbers where it has no offsets, else 0."""
+    """Bits that hold its numbers, 4 or 8, if it has no offsets; otherwise 0."""
     tail: int = 0
-    """Bytes behind all blocks, which begin with a scale of all, float32; then blocks are followed by this each."""
+    """Bytes after all blocks that begin with one float32 scale, which is then appended to each block."""
 
     def stored(self, count: int) -> int:
-        """Bytes that so many weights take in the file."""
+        """Bytes of so many weights in the file."""
         return count // self.block * self.size + self.tail
 
     def blocks(self, data: np.ndarray) -> np.ndarray:
-        """The bytes (n, ...) of each block of a tensor."""
+        """A tensor's blocks, (n, ...) bytes."""
         if not self.tail:
             return data.reshape(-1, self.size)
         found = data[: -self.tail].reshape(-1, self.size)
@@ -52,7 +52,7 @@ def half(blocks: np.ndarray, place: int) -> np.ndarray:
 
 
 def low_then_high(blocks: np.ndarray, *, together: int, bits: int) -> np.ndarray:
-    """Small numbers (n, -1): of each `together` bytes first all the lowest `bits`, then all the next ones, ..."""
+    """Unpack small numbers (n, -1): for each `together` bytes, first all lowest `bits`, then the next ones, ..."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
     parts = blocks.reshape(len(blocks), -1, 1, together) >> shifts & np.uint8((1 << bits) - 1)
     return parts.reshape(len(blocks), -1)
@@ -92,7 +92,7 @@ def q2_k(blocks: np.ndarray) -> Parts:
 
 def q3_k(blocks: np.ndarray) -> Parts:
     q = low_then_high(blocks[:, 32:96], together=32, bits=2).view(np.int8)
-    q = q - (4 - (low_then_high(blocks[:, :32], together=32, bits=1) << 2)).view(np.int8)  # a bit that is not set: -4
+    q = q - (4 - (low_then_high(blocks[:, :32], together=32, bits=1) << 2)).view(np.int8)  # an unset bit means -4
     low = low_then_high(blocks[:, 96:104], together=8, bits=4)
     high = low_then_high(blocks[:, 104:108], together=4, bits=2)
     shares = (low | high << 4).view(np.int8) - np.int8(32)
@@ -128,7 +128,7 @@ def q6_k(blocks: np.ndarray) -> Parts:
 
 
 STEPS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
-"""What four bits stand for in IQ4_NL and IQ4_XS."""
+"""The values of four bits in IQ4_NL and IQ4_XS."""
 
 
 def iq4_nl(blocks: np.ndarray) -> Parts:
@@ -146,7 +146,7 @@ POWERS = np.array([1, 3, 9, 27, 81], np.uint8)[:, None]
 
 
 def thirds(blocks: np.ndarray, count: int) -> np.ndarray:
-    """The first `count` of five numbers of three kinds in each byte, as -1, 0 and 1: of all bytes the first, ..."""
+    """The first `count` of each byte's five ternary numbers, as -1, 0 and 1, grouped by place in the byte."""
     fractions = blocks[:, None] * POWERS[:count]
     return ((fractions.astype(np.uint16) * 3 >> 8).astype(np.int8) - np.int8(1)).reshape(len(blocks), -1)
 
@@ -268,27 +268,27 @@ KINDS: Mapping[int, Kind] = {
     29: Kind("IQ1_M", 256, 56, iq1_m, bits=8),
     34: Kind("TQ1_0", 256, 54, tq1_0, bits=4),
     35: Kind("TQ2_0", 256, 66, tq2_0, bits=4),
-    36: Kind("I2_S", 128, 32, i2_s, bits=4, tail=32),  # of bitnet.cpp alone
+    36: Kind("I2_S", 128, 32, i2_s, bits=4, tail=32),  # bitnet.cpp only
     39: Kind("MXFP4", 32, 17, mxfp4, bits=8),
     30: Kind("BF16", 1, 2, dtype=np.dtype(ml_dtypes.bfloat16)),
 }
-"""The types that are read, by their numbers in the file."""
+"""The supported types, by their numbers in the file."""
 OTHER_KINDS = {
     9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 40: "NVFP4", 41: "Q1_0",
 }  # fmt: skip
-"""Those that are not."""
+"""The names of other types."""
 CHUNK = 1 << 18
 """Weights handled at once."""
 
 
 def dequantize(kind: Kind, data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The numbers of a tensor whose bytes are `data`; float32 where they are in blocks, else as they are."""
+    """Unpack a tensor with bytes `data`: block formats as float32, others as they are."""
     if not kind.unpack:
         return data.view(kind.dtype).reshape(shape)
     blocks = kind.blocks(data)
     numbers = np.empty((len(blocks), kind.block), np.float32)
     step = max(1, CHUNK // kind.block)
-    with np.errstate(invalid="ignore"):  # whoever reads refuses what is not finite, by the tensor's name
+    with np.errstate(invalid="ignore"):  # readers refuse what is not finite, by the tensor's name
         for start in range(0, len(blocks), step):
             here = slice(start, start + step)
             q, scales, offsets = kind.unpack(blocks[here])
@@ -300,7 +300,7 @@ def dequantize(kind: Kind, data: np.ndarray, shape: tuple[int, ...]) -> np.ndarr
 
 
 def kept(kind: Kind, data: np.ndarray, rows: int) -> Quantized:
-    """The same matrix without rounding, as backends multiply by it; its kind has no offsets."""
+    """The matrix without rounding, for multiplication; its kind has no offsets."""
     assert kind.unpack and kind.bits
     with np.errstate(invalid="ignore"):
         q, scales, _ = kind.unpack(kind.blocks(data))

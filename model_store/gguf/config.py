@@ -1,4 +1,4 @@
-"""From the keys of a GGUF file to what config.json would say."""
+"""Convert the keys of a GGUF file to fields of config.json."""
 
 import math
 from typing import Any
@@ -24,7 +24,7 @@ KEYS = {
     "rope.freq_base": "rope_theta",
     "rope.scaling.original_context_length": "original_max_position_embeddings",
 }
-"""Fields of config.json by the keys that say the same."""
+"""Fields of config.json by key."""
 ROPE = (
     "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor", "rope.scale_linear", "rope.scaling.attn_factor"
 )  # fmt: skip
@@ -36,11 +36,11 @@ UNIMPORTANT = (
     "tensor_data_layout",
     "rope.dimension_sections",
 )
-"""Keys that say what the tensors show, or what is so of every model that runs."""
+"""Keys that repeat what the tensors show, or hold for every supported model."""
 LONGEST = 1 << 24
-"""Tokens of a context beyond which a file is not believed."""
+"""Longest credible context, in tokens."""
 WIDEST = 1 << 12
-"""Elements of a head beyond which a file is not believed."""
+"""Largest credible head."""
 NO_MODEL = {
     "adapter": "an adapter, which changes another model; merge the two first, and convert what that gives",
     "mmproj": "an image encoder; take the file of the language model beside it",
@@ -51,7 +51,7 @@ NO_MODEL = {
 
 
 def config_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
-    """The fields of config.json; raises UnsupportedCheckpoint for what is missing, wrong or not known."""
+    """The fields of config.json; raises UnsupportedCheckpoint for what is missing, wrong or unknown."""
     try:
         refuse(header)
         return fields_of(header, tensors)
@@ -96,7 +96,7 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
             raise ValueError(f"nothing is known about the key {key}")
     check_sizes(config, {f"{prefix}{short}": field for short, field in KEYS.items()}, tensors)
     config["vocab_size"] = tensors["token_embd.weight"].shape[0]
-    for spelling in ("layer_norm_eps", "norm_eps", "norm_epsilon"):  # what other families call it
+    for spelling in ("layer_norm_eps", "norm_eps", "norm_epsilon"):  # other families' names
         config[spelling] = config.get("layer_norm_epsilon")
     if not architecture.latent:
         add_heads(config, architecture, header, prefix)
@@ -110,7 +110,7 @@ def fields_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
 
 
 def add_heads(config: Fields, architecture: Architecture, header: Header, prefix: str) -> None:
-    """Add the size of heads, and how much of them turns; raises for what cannot be."""
+    """Add the heads' size and rotary part; raises for impossible ones."""
     config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
     if number(header, prefix + "attention.value_length") not in (None, config["head_dim"]):
         raise ValueError("its keys and values differ in length (attention.key_length, attention.value_length)")
@@ -119,12 +119,12 @@ def add_heads(config: Fields, architecture: Architecture, header: Header, prefix
         raise ValueError(f"it rotates {rotary} of {config['head_dim']} elements of a head (rope.dimension_count)")
     if not 0 < rotary <= config["head_dim"] or rotary % 2:
         raise ValueError(f"rope.dimension_count is {rotary}")
-    if architecture.partial:  # the least share of which as many elements are made again
+    if architecture.partial:  # the smallest share that gives as many elements again
         config[architecture.partial] = math.nextafter(rotary / config["head_dim"], 1)
 
 
 def check_sizes(config: Fields, spelled: dict[str, str], tensors: dict[str, Tensor]) -> None:
-    """Raise for sizes that cannot be, before anything is made of them."""
+    """Raise for impossible sizes, before anything is made of them."""
     for key, name in spelled.items():
         needed = name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
         if needed and name not in config:
@@ -148,13 +148,13 @@ def check_sizes(config: Fields, spelled: dict[str, str], tensors: dict[str, Tens
 
 
 def is_asked_for(header: Header, key: str) -> bool:
-    """Whether a key says anything but 0, no or nothing."""
+    """Whether a key has a value other than 0, false or ""."""
     found = header.metadata[key]
     return bool(found.any()) if isinstance(found, np.ndarray) else bool(found)
 
 
 def number(header: Header, key: str) -> Any:  # Any: int, float or bool, as the file has it
-    """The number that `key` has; of an array the one that all of its numbers are; None where there is none."""
+    """The number of `key`, or of an array with equal numbers; None if there is none."""
     found = header.metadata.get(key)
     if isinstance(found, np.ndarray):
         found = the_one(key, found)
@@ -164,17 +164,17 @@ def number(header: Header, key: str) -> Any:  # Any: int, float or bool, as the 
 
 
 def the_one(key: str, found: np.ndarray) -> Any:  # Any: int, float or bool
-    """The number that all numbers of an array are."""
+    """The only distinct number of an array."""
     if not len(found) or (found != found[0]).any():
         raise ValueError(f"the key {key} differs from layer to layer, which is not supported")
     return found[0].item()
 
 
 def scaling(header: Header, prefix: str, tensors: dict[str, Tensor]) -> Fields | None:
-    """What config.json would have as `rope_scaling`."""
-    kind = header.metadata.get(prefix + "rope.scaling.type", "linear")  # as llama.cpp has it
+    """The field `rope_scaling` of config.json."""
+    kind = header.metadata.get(prefix + "rope.scaling.type", "linear")  # llama.cpp's default
     factor = number(header, prefix + "rope.scaling.factor") or number(header, prefix + "rope.scale_linear")
-    if "rope_freqs.weight" in tensors and kind in ("linear", "none"):  # Llama 3.1: the stretch is there as numbers
+    if "rope_freqs.weight" in tensors and kind in ("linear", "none"):  # Llama 3.1: the scaling is a tensor
         stretch = (factor or 1) if kind == "linear" else 1
         factors = [one * stretch for one in factors_of(tensors, "rope_freqs.weight")]
         return {"rope_type": "longrope", "short_factor": factors, "long_factor": factors, "attention_factor": 1.0}
@@ -190,7 +190,7 @@ def scaling(header: Header, prefix: str, tensors: dict[str, Tensor]) -> Fields |
 
 
 def factors_of(tensors: dict[str, Tensor], name: str) -> list[float]:
-    """A small tensor as numbers that divide."""
+    """A small tensor as a list of divisors."""
     if name not in tensors or tensors[name].size > WIDEST:
         raise ValueError(f"the tensor {name} is missing or too large")
     factors = np.asarray(tensors[name].read(), np.float64).ravel()

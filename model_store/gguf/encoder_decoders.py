@@ -1,4 +1,4 @@
-"""T5's GGUF files: what its weights are called there, and what their keys say as config.json would."""
+"""T5 in GGUF files: names of weights, and keys as fields of config.json."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -33,29 +33,29 @@ NAMES = {
     "ffn_wi": "ffn_up",
     "ffn_wo": "ffn_down",
 }
-"""Parts of the publisher's names, and what llama.cpp calls them."""
+"""Parts of the publisher's names, with llama.cpp's."""
 
 Table = Mapping[str, Source]
-"""Where weights are, by their canonical names."""
+"""Sources by canonical name."""
 
 
 def tables(family: Family, config: Config) -> tuple[Table, Table, tuple[str, ...]]:
-    """MODEL, LAYER and UNUSED of a family by the names of GGUF files, where a gate lies beside what is there anyway."""
+    """A family's MODEL, LAYER and UNUSED with the names of GGUF files, where gates are beside the other matrix."""
     gated = config["feed_forward_proj"] != "relu"
     layer = {name: source for name, source in family.LAYER.items() if gated or not name.endswith("gate_up_proj?")}
     return renamed_all(family.MODEL), renamed_all(layer), tuple(str(renamed(one, NAMES)) for one in family.UNUSED)
 
 
 def renamed_all(table: Table) -> Table:
-    """A table of the publisher's names with those of GGUF files."""
+    """Replace the publisher's names in a table."""
     return {name: source if callable(source) else renamed(source, NAMES) for name, source in table.items()}
 
 
 def seen(names: Collection[str]) -> dict[str, Any]:
-    """What only the names of tensors tell: the activation, and whether each layer has biases of its own, as UMT5's.
+    """What only the tensors' names tell: the activation, and whether each layer has relative biases, as UMT5's.
 
-    Whether logits are scaled no key says either. T5's first models, which have no gates, tie the head to the embedding
-    and scale, also where a file has a copy of it; those with gates have a head of their own.
+    No key tells whether logits are scaled. T5's first models, without gates, tie the head to the embedding and scale,
+    even if a file has a copy of it; those with gates have a head of their own.
     """
     gated = "dec.blk.0.ffn_gate.weight" in names
     kind = {"model_type": "umt5"} if "dec.blk.1.attn_rel_b.weight" in names else {}
@@ -64,7 +64,7 @@ def seen(names: Collection[str]) -> dict[str, Any]:
 
 
 def adjust(config: dict[str, Any]) -> None:
-    """Call the sizes what T5 calls them."""
+    """Use T5's names of sizes."""
     config |= {
         "d_model": config["hidden_size"],
         "d_kv": config["head_dim"],

@@ -1,4 +1,4 @@
-"""What GGUF files of Gemma 3n say otherwise than all others: residuals side by side, and embeddings of each layer."""
+"""Gemma 3n in GGUF files: AltUp's residuals and per-layer embeddings."""
 
 from collections.abc import Mapping
 from statistics import NormalDist
@@ -21,7 +21,7 @@ EACH = {"activation_sparsity_scale": "cutoffs"}
 
 
 def below(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From a list of matrices to one of them below the other."""
+    """Stack a list of matrices by rows."""
     return values.reshape(-1, values.shape[-1])
 
 
@@ -45,7 +45,7 @@ LAYER: Mapping[str, Source] = {
 
 
 def adjust(config: Fields) -> None:
-    """Shares of gates that are 0 for where the others begin; and embeddings of each layer of all tokens of texts."""
+    """Convert gate cutoffs to shares of zeros; and per-layer embeddings for all text tokens."""
     if cutoffs := config.pop("cutoffs", None):
         config["activation_sparsity_pattern"] = [NormalDist().cdf(each) for each in cutoffs]
     config["vocab_size_per_layer_input"] = min(config["vocab_size"], TEXT)

@@ -1,4 +1,4 @@
-"""What GGUF files of Gemma 4 say otherwise than all others: how layers differ, and embeddings of their own."""
+"""Gemma 4 in GGUF files: differing layers, and per-layer embeddings."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -30,17 +30,17 @@ LAYER: Mapping[str, Source] = {
     "scalar": "blk.{}.layer_output_scale",
 }
 STILL = 1e29
-"""By how much turns are divided, at least, of elements that do not turn."""
+"""The least divisor of frequencies for elements that do not rotate."""
 
 
 def seen(names: Collection[str]) -> Fields:
-    """Whether layers take keys for values, which only lacking tensors tell."""
+    """Whether values are the keys, which only missing tensors tell."""
     keys = (name for name in names if name.endswith(".attn_k.weight"))
     return {"attention_k_eq_v": any(name.replace("attn_k", "attn_v") not in names for name in keys)}
 
 
 def adjust(config: Fields) -> None:
-    """Heads of each layer, and what turns in them."""
+    """Each layer's heads, and their rotary part."""
     kinds, near = config.get("layer_types"), config.pop("key_length_swa", None)
     turning = config.pop("turning_swa", near)
     if not kinds or len(kinds) != config["num_hidden_layers"]:
@@ -71,7 +71,7 @@ def adjust(config: Fields) -> None:
 
 
 def share(scaling: Fields | None) -> float:
-    """The share of the elements that turn, as the factors of all tell it."""
+    """The rotary share of a head, from the frequencies' divisors."""
     factors = (scaling or {}).get("short_factor", [1.0])
     count = factors.count(1.0)
     if any(factor != 1 for factor in factors[:count]) or any(factor < STILL for factor in factors[count:]):

@@ -1,7 +1,7 @@
-"""Read the header of a GGUF file strictly: what it names must be there, in order, and inside the file.
+"""Read a GGUF file's header strictly: what it names must exist, in order, and inside the file.
 
-The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing is believed before it is checked
-against the size of the file, so that a forged header can neither fill the memory nor point outside.
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Everything is checked against the size of the
+file first, so that a forged header can neither fill the memory nor point outside.
 """
 
 import mmap
@@ -20,13 +20,13 @@ from model_store.gguf.blocks import KINDS, OTHER_KINDS, Kind
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 HEADER_LIMIT = 100_000_000
-"""Bytes; the largest vocabularies take a tenth of it."""
+"""Largest header in bytes; the largest vocabularies take a tenth of it."""
 STRINGS = 1 << 20
-"""Of an array; the largest vocabularies, and their merges, have half of that."""
+"""Most strings in an array; the largest vocabularies, and their merges, have half of that."""
 NAME_LIMIT = 256
 DIMENSIONS = 4
 ALIGNMENT = 32
-"""Of the tensors, where the file does not say."""
+"""The tensors' alignment if the file does not say."""
 LARGEST_ALIGNMENT = 1 << 16
 
 STRING, ARRAY = 8, 9
@@ -43,21 +43,21 @@ NUMBERS = {
     11: "<i8",
     12: "<f8",
 }
-"""Types of values, as NumPy calls them."""
+"""NumPy's names of value types."""
 
 Value = bool | int | float | str | list[str] | np.ndarray
-"""Of a key; an array of numbers stays an array."""
+"""A key's value; arrays of numbers stay arrays."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor as the header describes it."""
+    """A tensor by the header."""
 
     kind: Kind
     shape: tuple[int, ...]
-    """The last dimension lies together, as NumPy has it; GGUF writes it first."""
+    """In NumPy's order, the last dimension contiguous; GGUF writes that one first."""
     start: int
-    """Its first byte in the file."""
+    """Its offset in the file."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class Header:
 
 
 class Damage(ValueError):
-    """A fault of a file; `read_header` adds which one."""
+    """A damaged file; `read_header` adds its name."""
 
 
 def read_header(path: Path) -> Header:
-    """Metadata and tensors of the file at `path`; raises UnsupportedCheckpoint when anything is not as it should be."""
+    """Read metadata and tensors of the file at `path`; raises UnsupportedCheckpoint for any fault."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -90,7 +90,7 @@ def read_header(path: Path) -> Header:
 
 
 class Cursor:
-    """A place in the header, which never moves past its end."""
+    """A place in the header that never moves past its end."""
 
     def __init__(self, data: mmap.mmap):
         self.data, self.place = data, 0
@@ -102,12 +102,12 @@ class Cursor:
         return self.data[self.place - size : self.place]
 
     def require(self, size: int, what: str) -> None:
-        """Raise where fewer bytes are left than `what` needs."""
+        """Raise if fewer bytes are left than `what` needs."""
         if size > (left := len(self.data) - self.place):
             raise Damage(f"{what} at byte {self.place:,} needs {size:,} bytes, and the header can have {left:,}")
 
     def number(self, kind: str, what: str) -> int:
-        """The next whole number, of this format of struct."""
+        """The next integer, in a format of struct."""
         return int(struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind), what))[0])
 
     def text(self, what: str) -> str:
@@ -120,7 +120,7 @@ class Cursor:
 
 
 def parse(path: Path, cursor: Cursor, size: int) -> Header:
-    """The header that begins here, of a file of `size` bytes."""
+    """Parse the header of a file of `size` bytes."""
     if (magic := cursor.take(4, "its mark")) != MAGIC:
         raise Damage(f"it begins with {magic!r} instead of {MAGIC!r}")
     version = cursor.number("I", "its version")
@@ -145,7 +145,7 @@ def parse(path: Path, cursor: Cursor, size: int) -> Header:
 
 
 def named(cursor: Cursor, what: str, known: Mapping[str, object]) -> str:
-    """The next name, which none of the `known` ones has."""
+    """The next name, which must differ from the `known` ones."""
     name = cursor.text(f"the name of a {what}")
     if not name or len(name) > NAME_LIMIT or not name.isprintable():
         raise Damage(f"a {what} is called {name[:40]!r}")
@@ -155,7 +155,7 @@ def named(cursor: Cursor, what: str, known: Mapping[str, object]) -> str:
 
 
 def value(cursor: Cursor, key: str) -> Value:
-    """The value of `key`, which comes next."""
+    """The next value, of `key`."""
     kind = cursor.number("I", f"the type of {key}")
     if kind == STRING:
         return cursor.text(key)
@@ -182,7 +182,7 @@ def numbers(cursor: Cursor, kind: int, count: int, key: str) -> np.ndarray:
 
 
 def described(path: Path, cursor: Cursor, name: str) -> Entry:
-    """The tensor `name`, which starts so far behind the first."""
+    """The next tensor's entry, with its offset relative to the first."""
     count = cursor.number("I", f"the dimensions of {name}")
     if not 0 < count <= DIMENSIONS:
         raise Damage(f"the tensor {name} has {count:,} dimensions")
@@ -202,7 +202,7 @@ def described(path: Path, cursor: Cursor, name: str) -> Entry:
 
 
 def placed(found: Mapping[str, Entry], *, start: int, alignment: int, size: int) -> dict[str, Entry]:
-    """The tensors, which follow each other without overlap from byte `start` on, up to the file's `size`."""
+    """The tensors with offsets from byte `start`, which must not overlap or exceed the file."""
     entries, end = {}, 0
     for name, entry in found.items():
         if entry.start != end:
@@ -217,5 +217,5 @@ def placed(found: Mapping[str, Entry], *, start: int, alignment: int, size: int)
 
 
 def aligned(place: int, alignment: int) -> int:
-    """The next multiple of `alignment`."""
+    """Round up to a multiple of `alignment`."""
     return -(-place // alignment) * alignment

@@ -1,4 +1,4 @@
-"""How GGUF files have the weights of layers that keep a state."""
+"""The weights of recurrent layers in GGUF files."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from model_store.families import jamba
 from model_store.families.granitemoehybrid import channels_first, queries_first, steps_alone
 
 KEYS = "ssm.conv_kernel", "ssm.state_size", "ssm.group_count", "ssm.time_step_rank"
-"""Tokens of a convolution, elements of a key, heads of keys, and of values."""
+"""Tokens of the convolution, size of a key, heads of keys, heads of values."""
 
 
 def sizes(*fields: str) -> dict[str, str]:
-    """The keys that tell the sizes of states, and the fields of config.json that these are, but for all values'."""
+    """The keys for the sizes of states, with their fields of config.json, except the values' total."""
     return {**dict(zip(KEYS, fields, strict=True)), "ssm.inner_size": "inner_size"}
 
 
@@ -37,19 +37,19 @@ SIZES = {**DELTA, "full_attention_interval": "full_attention_interval"}
 
 
 def take_values(config: dict[str, Any], known: Mapping[str, str]) -> int:  # Any: config.json's
-    """Take the elements of all values of a token out of the fields; ValueError where a size is not told."""
+    """Remove the total size of a token's values from the fields; ValueError if a size is missing."""
     if missing := [key for key, field in known.items() if config.get(field, 0) < 1]:
         raise ValueError(f"it does not tell the sizes of its states ({', '.join(missing)})")
     return int(config.pop("inner_size"))
 
 
 def adjust(config: dict[str, Any]) -> None:  # Any: config.json's
-    """The size of each value."""
+    """The size of a value."""
     config["linear_value_head_dim"] = take_values(config, DELTA) // config["linear_num_value_heads"]
 
 
 def adjust_mamba(config: dict[str, Any]) -> None:  # Any: config.json's
-    """The sizes of states and experts; nothing turns in these."""
+    """The sizes of states and experts; these have no rotation."""
     if config.pop("turns", True):
         raise ValueError("its heads turn (rope.scaling.finetuned), as Bamba's do and Granite's do not")
     config["mamba_expand"], rest = divmod(take_values(config, MAMBA_SIZES), config["hidden_size"])
@@ -62,17 +62,17 @@ def adjust_mamba(config: dict[str, Any]) -> None:  # Any: config.json's
 
 
 def adjust_beside(config: dict[str, Any]) -> None:  # Any: config.json's
-    """The elements of all values; factors are in the matrices already."""
+    """The total size of values; factors are in the matrices already."""
     config["mamba_d_ssm"], config["mamba_norm_before_gate"] = take_values(config, MAMBA_SIZES), False
 
 
 def normed(names: Collection[str]) -> dict[str, Any]:  # Any: config.json's
-    """Whether what states answer is normalised, which only tensors tell."""
+    """Whether the state's output is normalised, which only tensors tell."""
     return {"mamba_rms_norm": "blk.0.ssm_norm.weight" in names}
 
 
 def adjust_selective(config: dict[str, Any]) -> None:  # Any: config.json's
-    """How many times as many channels there are as elements of the residual."""
+    """The ratio of channels to the residual's size."""
     known = {key: field for key, field in SELECTIVE_SIZES.items() if key.startswith("ssm.")}
     config["mamba_expand"], rest = divmod(take_values(config, known), config["hidden_size"])
     if rest:
@@ -81,14 +81,14 @@ def adjust_selective(config: dict[str, Any]) -> None:  # Any: config.json's
 
 
 def mixing(names: Collection[str]) -> dict[str, Any]:  # Any: config.json's
-    """Which layers mix experts, which only tensors tell."""
+    """The layers with experts, which only tensors tell."""
     count = sum(name.endswith(".attn_norm.weight") for name in names)
     kinds = ["sparse" if f"blk.{i}.ffn_gate_inp.weight" in names else "dense" for i in range(count)]
     return {"mlp_layer_types": kinds}
 
 
 def adjust_blocks(config: dict[str, Any]) -> None:  # Any: config.json's
-    """What each block is, and the sizes of states."""
+    """Each block's kind, and the sizes of states."""
     lengths, kinds = config.pop("lengths", []), config.pop("layer_types", [])
     if not len(lengths) == len(kinds) == config["num_hidden_layers"]:
         raise ValueError("it does not tell what each block is (feed_forward_length, attention.head_count_kv)")
@@ -98,25 +98,25 @@ def adjust_blocks(config: dict[str, Any]) -> None:  # Any: config.json's
 
 
 def by_key(values: np.ndarray, how: DeltaNet, size: int) -> np.ndarray:
-    """From rows whose heads have the keys' heads in turn to those where heads of one key are neighbours."""
+    """From value heads that cycle through the key heads to value heads grouped by key head."""
     repeats, rest = how.value_heads // how.key_heads, values.shape[1:]
     return values.reshape(-1, repeats, how.key_heads, size, *rest).swapaxes(1, 2).reshape(values.shape)
 
 
 def values_by_key(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The same after all queries and keys: of values, and of gates where they follow."""
+    """The same for values, after all queries and keys, and for gates if they follow."""
     how = delta_of(layer)
     keys = 2 * how.key_heads * how.key_size
     return np.concatenate([values[:keys], by_key(values[keys:], how, how.value_size)])
 
 
 def heads_by_key(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The same where each head has a number, or a row."""
+    """The same for one number or row per head."""
     return by_key(values, delta_of(layer), 1)
 
 
 def columns_by_key(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The same of columns, in layers of the delta rule."""
+    """The same for columns, in delta nets."""
     if not isinstance(how := layer.recurrence, DeltaNet):
         return values
     repeats = how.value_heads // how.key_heads
@@ -124,14 +124,14 @@ def columns_by_key(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def logarithms(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """The logarithms of rates, which files have with a minus before them."""
+    """The logarithms of rates, which files have negated."""
     if not (values < 0).all():
         raise ValueError("rates of a decay that are not below 0")
     return np.log(-np.asarray(values, np.float32))
 
 
 def mamba(block: str) -> dict[str, Source]:
-    """Where the weights of a state of Mamba-2 are, in a block of this name, and what is made of its answers."""
+    """The sources of Mamba-2's weights, in a block of this name, and of its output projection."""
     return {
         "o_proj": f"{block}.attn_output={block}.ssm_out",
         "qkvz_proj": (f"{block}.ssm_in", queries_first),
@@ -145,7 +145,7 @@ def mamba(block: str) -> dict[str, Source]:
 
 
 MAMBA = mamba("blk.{0}")
-"""Weights of Granite 4's H, most of whose layers are Mamba-2's."""
+"""Weights of Granite 4's H, most of whose layers are Mamba-2."""
 SELECTIVE: dict[str, Source] = {
     "o_proj": "blk.{0}.attn_output=blk.{0}.ssm_out",
     "in_proj": "blk.{}.ssm_in",
@@ -160,9 +160,9 @@ SELECTIVE: dict[str, Source] = {
     "decay": ("blk.{}.ssm_a", logarithms),
     "skip": "blk.{}.ssm_d",
 }
-"""Weights of Jamba, most of whose layers keep a state of each channel."""
+"""Weights of Jamba, most of whose layers are Mamba."""
 BESIDE = {**MAMBA, "o_proj": "blk.{}.attn_output", "state_o_proj": "blk.{}.ssm_out"}
-"""Weights of Falcon-H1, whose layers attend, too."""
+"""Weights of Falcon-H1, whose layers also attend."""
 BLOCKS: dict[str, Source] = {
     "attention_norm": "blk.{2}.attn_norm",
     "qkv_proj": "blk.{2}.attn_q blk.{2}.attn_k blk.{2}.attn_v",
@@ -176,5 +176,5 @@ BLOCKS: dict[str, Source] = {
 
 def delta_of(layer: Layer) -> DeltaNet:
     how = layer.recurrence
-    assert isinstance(how, DeltaNet)  # no other layer has such weights
+    assert isinstance(how, DeltaNet)  # only these layers have it
     return how

@@ -1,4 +1,4 @@
-"""The weights of a GGUF file: read and made float one at a time, or kept as the integers they are."""
+"""GGUF tensors: converted to float one at a time, or kept as integers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from model_store.gguf.reader import Header
 
 @dataclass(frozen=True)
 class GgufTensor(Tensor):
-    """A tensor whose numbers are in blocks; it reads as float32, `dtype`, which is exact."""
+    """A tensor in a block format, read as float32, exactly."""
 
     kind: Kind = field(kw_only=True)
 
@@ -45,7 +45,7 @@ def tensors_of(header: Header) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Expanding(Tensor):
-    """What keys and values of all heads are made with, which files have apart, the keys' matrices turned over."""
+    """Latent attention's expanding matrix, from separate ones for keys, which are transposed, and values."""
 
     keys: Tensor = field(kw_only=True)
     values: Tensor = field(kw_only=True)
@@ -56,7 +56,7 @@ class Expanding(Tensor):
 
 
 def expanding(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors, with those of latents in one where they fit each other."""
+    """Join the tensors of latent attention that belong together."""
     found = dict(tensors)
     for name, keys in tensors.items():
         values = tensors.get(name.replace(".attn_k_b.", ".attn_v_b."))
@@ -72,7 +72,7 @@ def expanding(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def told(header: Header) -> dict[str, Tensor]:
-    """What was learned of each layer's activation, which Apertus has as keys."""
+    """Apertus's learned activation parameters, which are keys, as tensors."""
     found = [header.metadata.get(f"xielu.{name}") for name in ("alpha_p", "alpha_n", "beta")]
     columns = [one.ravel().tolist() for one in found if isinstance(one, np.ndarray)]
     if len(columns) < len(found) or len({*map(len, columns)}) > 1:
@@ -84,7 +84,7 @@ def told(header: Header) -> dict[str, Tensor]:
 
 
 def own_precision(tensors: Mapping[str, Tensor]) -> tuple[str, str, str]:
-    """The precision that suits a file's matrices, why, in words, and which keeps them; empty if it is not rounded."""
+    """The precision that suits a file's matrices, why, and the exact one; "" if it is not rounded."""
     sizes: dict[Kind, int] = {}
     for tensor in tensors.values():
         if isinstance(tensor, GgufTensor) and len(tensor.shape) >= 2:

@@ -1,7 +1,7 @@
-"""Make the tokenizer files of a checkpoint of what a GGUF file says about its vocabulary.
+"""Convert a GGUF file's vocabulary to a checkpoint's tokenizer files.
 
-How llama.cpp reads the same keys is in src/llama-vocab.cpp of https://github.com/ggml-org/llama.cpp; where its
-regular expressions only come near those of the publishers' tokenizers, the publishers' are used.
+How llama.cpp reads the same keys is in src/llama-vocab.cpp of https://github.com/ggml-org/llama.cpp; where its regular
+expressions only approximate the publishers', the publishers' are used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from model_store.tokenizers.tokenizer import (
 )
 
 Files = dict[str, dict[str, Any]]  # Any: parsed JSON
-"""Names of JSON files and what they hold."""
+"""JSON files by name."""
 
 LLAMA_WORDS = QWEN_WORDS.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 QWEN_MARKS = QWEN_WORDS.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r" ?[^\s\p{L}\p{N}]", r" ?[^\s\p{L}\p{M}\p{N}]")
@@ -47,7 +47,7 @@ CASED = (
     "Ḁ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻ"
     "Ȿ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
 )
-"""Letters of scripts that have capitals, as DeepSeek's tokenizers list them."""
+"""Letters of scripts with capitals, as in DeepSeek's tokenizers."""
 DEEPSEEK = "[\r\n]", rf"\s?[{CASED}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$", HAN
 DEEPSEEK_CODER = "[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN
 PUNCTUATION = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"""
@@ -73,7 +73,7 @@ DIGITS: Part = {"type": "Digits", "individual_digits": True}
 
 
 def words(*patterns: str) -> tuple[Part, ...]:
-    """Words found by regular expressions, one after the other."""
+    """A pre-tokenizer of regular expressions, one after another."""
     return (*map(split, patterns), letters(words=False))
 
 
@@ -100,30 +100,30 @@ WORDS: Mapping[str, tuple[Part, ...]] = {
     "tiny_aya": words(THREES, GPT_4O_WORDS),
     "afmoe": words(THREES.replace(r"\b", r"(?!\d)"), ASIAN, DEEPSEEK_V3[-1]),
 }  # fmt: skip
-"""How a text is cut into words, by `tokenizer.ggml.pre`."""
+"""The pre-tokenizers, by `tokenizer.ggml.pre`."""
 BEGINNING = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken")
-"""Where a text begins with a special token."""
+"""Those whose texts begin with a special token."""
 WHOLE_WORDS = (*BEGINNING, "youtu")
-"""Where a word that is a token is one, whatever its merges."""
+"""Those in which a word that is a token stays one, whatever the merges."""
 COMPOSED = ("qwen2", "qwen35", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2")
-"""Where letters are composed with their accents first."""
+"""Those that compose letters with their accents first."""
 USUAL = {
     "bitnet-b1.58": "llama-bpe", "bloom": "bloom", "gpt2": "gpt-2", "gptneox": "gpt-2", "phi2": "phi-2",
     "qwen2": "qwen2", "qwen3": "qwen2", "starcoder": "starcoder", "starcoder2": "starcoder",
 }  # fmt: skip
-"""The words of architectures whose files are older than `tokenizer.ggml.pre`, or leave it out, as BitNet's do."""
+"""The pre-tokenizers of architectures whose files are older than `tokenizer.ggml.pre`, or lack it, as BitNet's do."""
 END_OF_TURN = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
     "▁<EOT>", "<｜end▁of▁sentence｜>", "<turn|>",
 )  # fmt: skip
-"""Spellings of tokens that end a reply, which few files name."""
+"""Names of tokens that end a reply, which few files declare."""
 ROLES = {"bos_token": "bos_token_id", "eos_token": "eos_token_id", "unk_token": "unknown_token_id",
          "pad_token": "padding_token_id"}  # fmt: skip
 CHAT_TEMPLATE = "tokenizer.chat_template"
 
 
 def tokenizer_files(header: Header) -> Files:
-    """The JSON files of a checkpoint that say what this GGUF file says about its tokenizer."""
+    """The tokenizer files for this GGUF file."""
     try:
         return files_of(header)
     except (ValueError, TypeError) as error:
@@ -161,7 +161,7 @@ def files_of(header: Header) -> Files:
 
 
 def pieces_of(header: Header) -> list[Piece]:
-    """The vocabulary: texts, scores and kinds, which GGUF counts as SentencePiece does."""
+    """The vocabulary: texts, scores and kinds, which have SentencePiece's numbers in GGUF."""
     texts = header.metadata.get("tokenizer.ggml.tokens")
     if not isinstance(texts, list) or not texts:
         raise ValueError("it has no tokens (tokenizer.ggml.tokens)")
@@ -191,9 +191,9 @@ def numbers(header: Header, name: str, count: int, default: float) -> np.ndarray
 
 
 def token_id(header: Header, key: str, pieces: Sequence[Piece]) -> int | None:
-    """The id that a key names."""
+    """The token id in a key; None if there is none."""
     found = header.metadata.get(f"tokenizer.ggml.{key}")
-    if found is None or found == 0xFFFF_FFFF:  # -1, as some makers say that there is none
+    if found is None or found == 0xFFFF_FFFF:  # -1, which some converters write for none
         return None
     if type(found) is not int or not 0 <= found < len(pieces):
         raise ValueError(f"tokenizer.ggml.{key} is {found!r}, and there are {len(pieces):,} tokens")
@@ -201,7 +201,7 @@ def token_id(header: Header, key: str, pieces: Sequence[Piece]) -> int | None:
 
 
 def flag(header: Header, name: str, default: bool) -> bool:
-    """Yes or no."""
+    """A boolean key."""
     found = header.metadata.get(f"tokenizer.ggml.{name}", default)
     if not isinstance(found, bool):
         raise ValueError(f"tokenizer.ggml.{name} is {found!r}, neither yes nor no")
@@ -209,7 +209,7 @@ def flag(header: Header, name: str, default: bool) -> bool:
 
 
 def framing(header: Header, name: str, roles: Mapping[str, str], default: bool) -> tuple[str, ...]:
-    """The special token at the beginning (`bos`) or the end (`eos`) of every text, where there is to be one."""
+    """The special token at the beginning (`bos`) or the end (`eos`) of every text, if there is one."""
     if not flag(header, f"add_{name}_token", default):
         return ()
     if f"{name}_token" not in roles:
@@ -234,14 +234,14 @@ def sentence_pieces(header: Header, pieces: list[Piece], frame: dict[str, tuple[
     model = SentencePiece(tuple(pieces), algorithm, unknown, fallback, normalizer, prefix, single)
     model_part, decoder = segmentation(model)
     normalizers, pre_tokenizers = spacing(model, everywhere=True)
-    if header.metadata["tokenizer.ggml.model"] == "gemma4":  # pieces joined in an order of their own, line by line
+    if header.metadata["tokenizer.ggml.model"] == "gemma4":  # merges in an order of their own, line by line
         model_part["merges"] = merges_of(header, model_part["vocab"])
         pre_tokenizers = (split(r"\n+"),)
     return Parts(model_part, decoder, normalizers, pre_tokenizers, marked(pieces), **frame)
 
 
 def words_of(header: Header) -> str:
-    """The name of what cuts a text into words."""
+    """The name of the pre-tokenizer."""
     usual = USUAL.get(str(header.metadata.get("general.architecture")))
     return str(header.metadata.get("tokenizer.ggml.pre", usual))
 
@@ -261,7 +261,7 @@ def byte_pairs(header: Header, pieces: list[Piece], frame: dict[str, tuple[str, 
 
 
 def merges_of(header: Header, vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
-    """The pairs that are joined, most urgent first."""
+    """The merges, most urgent first."""
     lines = header.metadata.get("tokenizer.ggml.merges")
     if not isinstance(lines, list):
         raise ValueError("it has no merges (tokenizer.ggml.merges)")

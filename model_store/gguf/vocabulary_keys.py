@@ -1,6 +1,6 @@
-"""Say in the keys of a GGUF file what a tokenizer.json says about a vocabulary.
+"""Convert a tokenizer.json to the keys of a GGUF file.
 
-It is the other way of `vocabulary.py`, which reads such keys; what that would read otherwise is refused.
+This is the reverse of `vocabulary.py`; what that would read differently is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,16 @@ from model_store.tokenizers.tokenizer import SPACE
 
 Part = dict[str, Any]  # Any: parsed JSON
 UNSAID = {"trim_offsets", "add_prefix_space", "behavior", "invert"}
-"""Fields of a pre-tokenizer that no name of GGUF speaks of."""
+"""Fields of a pre-tokenizer that GGUF's names do not cover."""
 KEY = "tokenizer.ggml."
 
 
 class Unsaid(ValueError):
-    """What the keys of a GGUF file cannot say of a tokenizer."""
+    """A tokenizer that the keys of a GGUF file cannot express."""
 
 
 def vocabulary_keys(folder: Path, tokenizer: Path, *, architecture: str, rows: int) -> dict[str, Value]:
-    """The keys for the tokenizer.json `tokenizer` of the checkpoint in `folder`, whose embedding has so many rows."""
+    """The keys for `tokenizer`, of the checkpoint in `folder`, with `rows` rows in the embedding."""
     content = read_json(tokenizer)
     model: Part = content["model"]
     if model.get("type", "BPE") != "BPE":
@@ -63,7 +63,7 @@ def texts_of(content: Part, rows: int) -> tuple[list[str], np.ndarray]:
 
 
 def byte_pairs(content: Part, kinds: np.ndarray, architecture: str) -> dict[str, Value]:
-    """What is said of a tokenizer of GPT-2's kind."""
+    """The keys for a tokenizer of GPT-2's kind."""
     model, words = content["model"], steps(content.get("pre_tokenizer"), "pretokenizers")
     if any(one.get("add_prefix_space") for one in words):
         raise Unsaid("its tokenizer puts a space before every text (add_prefix_space)")
@@ -84,7 +84,7 @@ def byte_pairs(content: Part, kinds: np.ndarray, architecture: str) -> dict[str,
 
 
 def normalizers(content: Part, known: Sequence[str]) -> list[Part]:
-    """What is done to texts first, of which there are keys for these kinds only."""
+    """The normalizers, which must be of known kinds."""
     found = steps(content.get("normalizer"), "normalizers")
     for one in found:
         if one["type"] not in known or "Regex" in one.get("pattern", {}):
@@ -93,12 +93,12 @@ def normalizers(content: Part, known: Sequence[str]) -> list[Part]:
 
 
 def said(part: Part) -> Part:
-    """What names speak of in a pre-tokenizer."""
+    """The fields of a pre-tokenizer that GGUF's names cover."""
     return {name: value for name, value in part.items() if name not in UNSAID}
 
 
 def sentence_pieces(folder: Path, content: Part, tokens: list[str], kinds: np.ndarray) -> dict[str, Value]:
-    """What is said of a tokenizer of SentencePiece's kind; scores are the publisher's, or else the order of merges."""
+    """The keys for a tokenizer of SentencePiece's kind; scores are the publisher's, or the order of merges."""
     model, unknown = content["model"], content["model"].get("unk_token")
     scores = np.zeros(len(tokens), np.float32)
     ranks: dict[str, int] = {}
@@ -131,7 +131,7 @@ def sentence_pieces(folder: Path, content: Part, tokens: list[str], kinds: np.nd
 
 
 def special_keys(folder: Path, content: Part, ids: Mapping[str, int]) -> dict[str, Value]:
-    """Which tokens begin and end texts, and which end a reply."""
+    """The keys for tokens that begin and end texts, and that end a reply."""
     before, after = framing(content)
     roles = special_tokens(folder)
     roles |= {"bos_token": before[0]} if before else {}
@@ -153,7 +153,7 @@ def special_keys(folder: Path, content: Part, ids: Mapping[str, int]) -> dict[st
 
 
 def framing(content: Part) -> tuple[list[str], list[str]]:
-    """The special tokens before and after every text, one of each at most."""
+    """The special tokens before and after every text, at most one of each."""
     before: list[str] = []
     after: list[str] = []
     for one in steps(content.get("post_processor"), "processors"):
@@ -171,21 +171,21 @@ def framing(content: Part) -> tuple[list[str], list[str]]:
 
 
 def steps(part: Part | None, name: str) -> list[Part]:
-    """The steps of a field of tokenizer.json, which may be one, several or none."""
+    """The steps of a field of tokenizer.json: one, several or none."""
     if not part:
         return []
     return list(part[name]) if part["type"] == "Sequence" else [part]
 
 
 def check(keys: Mapping[str, Value], content: Part, architecture: str) -> None:
-    """Raise where these keys would be read as another tokenizer."""
+    """Raise if these keys would be read as another tokenizer."""
     given: dict[str, Any] = {"general.architecture": architecture, **keys}
     made = tokenizer_files(Header(Path("the export"), given, {}))["tokenizer.json"]
     if vocabulary(content) != vocabulary(made):
         raise Unsaid("its tokenizer's vocabulary would be another one in a GGUF file")
     own, theirs = merges(content), merges(made)
     same = own == theirs
-    if keys[KEY + "model"] == "llama":  # scores are of what is joined, whichever pair it is joined of
+    if keys[KEY + "model"] == "llama":  # scores belong to results, whatever pair makes them
         both = {*order(own)} & {*order(theirs)}
         same = [one for one in order(own) if one in both] == [one for one in order(theirs) if one in both]
     if not same:
@@ -193,18 +193,18 @@ def check(keys: Mapping[str, Value], content: Part, architecture: str) -> None:
 
 
 def order(pairs: Sequence[tuple[str, ...]]) -> list[str]:
-    """What pairs are joined to, in this order."""
+    """The results of merges, in order."""
     return list(dict.fromkeys("".join(pair) for pair in pairs))
 
 
 def vocabulary(content: Part) -> dict[str, int]:
-    """Every token and its id, without what only fills the embedding."""
+    """All tokens and ids, without padding of the embedding."""
     added = {one["content"]: one["id"] for one in content.get("added_tokens") or ()}
     return {text: number for text, number in (content["model"]["vocab"] | added).items() if text != f"[PAD{number}]"}
 
 
 def merges(content: Part) -> list[tuple[str, ...]]:
-    """The pairs that are joined, those of added tokens left out, for nothing is cut into these."""
+    """The merges, without those of added tokens, which texts are never split into."""
     added = {one["content"] for one in content.get("added_tokens") or ()}
     pairs: Sequence[Any] = content["model"]["merges"]
     cut = [tuple(one.split(" ", 1)) if isinstance(one, str) else tuple(one) for one in pairs]

@@ -1,4 +1,4 @@
-"""Write GGUF files: their tensors one after the other, and then the header before them."""
+"""Write GGUF files: first the tensors, then the header before them."""
 
 import shutil
 import struct
@@ -12,18 +12,18 @@ from backends.quantize import chunks
 from model_store.gguf.reader import ALIGNMENT, ARRAY, MAGIC, NUMBERS, STRING, VERSIONS
 
 BLOCK = 32
-"""Neighbours that share a scale in Q8_0."""
+"""Block size of Q8_0."""
 TYPES = {"F32": 0, "F16": 1, "Q8_0": 8}
-"""Numbers of the types that are written."""
+"""The numbers of types that are written."""
 LARGEST = {"F32": np.inf, "F16": 65504, "Q8_0": 127 * 65504}
-"""The largest number of each."""
+"""The largest number of each type."""
 CODES = {np.dtype(code): number for number, code in NUMBERS.items()}
 Value = bool | int | float | str | list[str] | np.ndarray
-"""Of a key: whole numbers become 32 bits, fractions float32, arrays of numbers stay what they are."""
+"""A key's value: integers become 32 bits, fractions float32; arrays stay as they are."""
 
 
 class Writer:
-    """A GGUF file at `path` as it grows; use as a context manager. Until it ends its tensors lie in another file."""
+    """Writes a GGUF file, as a context manager; until it ends, the tensors are in a temporary file."""
 
     def __init__(self, path: Path):
         self.path, self.part = path, path.with_name(path.name + ".tensors")
@@ -37,14 +37,14 @@ class Writer:
         self.data.close()
 
     def add(self, name: str, values: np.ndarray, kind: str) -> None:
-        """Append a tensor; a matrix whose rows Q8_0 cannot divide becomes F16, as llama.cpp does it.
+        """Append a tensor; if rows do not divide into Q8_0's blocks it becomes F16, as in llama.cpp.
 
         Raises ValueError for numbers that are too large.
         """
         self._append(name, [values], kind)
 
     def stack(self, name: str, matrices: Iterable[np.ndarray], kind: str) -> None:
-        """Append matrices of one shape as one tensor (count, rows, columns); one at a time is held."""
+        """Append matrices of one shape as one tensor (count, rows, columns), with one in memory at a time."""
         self._append(name, matrices, kind, stacked=True)
 
     def _append(self, name: str, parts: Iterable[np.ndarray], kind: str, *, stacked: bool = False) -> None:
@@ -60,7 +60,7 @@ class Writer:
         self.data.write(bytes(-self.data.tell() % ALIGNMENT))
 
     def finish(self, metadata: Mapping[str, Value]) -> None:
-        """Write the header, and the tensors behind it."""
+        """Write the header, and the tensors after it."""
         self.data.close()
         header = MAGIC + struct.pack("<IQQ", VERSIONS[-1], len(self.entries), len(metadata))
         header += b"".join(text(key) + typed(value) for key, value in metadata.items())
@@ -73,7 +73,7 @@ class Writer:
 
 
 def encode(rows: np.ndarray, kind: str) -> bytes:
-    """Rows of float32 as a type has them."""
+    """Encode float32 rows in a type."""
     if kind == "F32":
         return rows.astype("<f4").tobytes()
     if kind == "F16":
@@ -83,7 +83,7 @@ def encode(rows: np.ndarray, kind: str) -> bytes:
     scales = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
     inverse = np.divide(np.float32(1), scales, out=np.zeros_like(scales), where=scales > 0)
     whole = blocks * inverse
-    numbers = np.trunc(whole + np.copysign(np.float32(0.5), whole)).astype(np.int8)  # halves away from zero
+    numbers = np.trunc(whole + np.copysign(np.float32(0.5), whole)).astype(np.int8)  # rounds halves away from zero
     return np.concatenate([scales.astype("<f2").view(np.uint8), numbers.view(np.uint8)], axis=1).tobytes()
 
 

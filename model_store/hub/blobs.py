@@ -1,7 +1,7 @@
-"""The blobs, `blobs/sha256-DIGEST`: files that were pulled, each once; those of the models are other names of them.
+"""Blobs, `blobs/sha256-DIGEST`: pulled files, each once; models' files are hard links to them.
 
-Who uses a blob is never stored: it follows from the manifests. Where the disk knows no links there are no blobs, and
-the files in the models' folders are all there is.
+The users of a blob are not stored, but follow from the manifests. Where the disk has no links there are no blobs, only
+the files in the models' folders.
 """
 
 import os
@@ -22,7 +22,7 @@ NAME = re.compile(r"\.?(sha256-[0-9a-f]{64}|sha1-[0-9a-f]{40})")
 
 
 def blob(root: Path, digest: str) -> Path:
-    """The path of the blob with this digest: SHA-256, or SHA-1 as git names a file."""
+    """The path of the blob with this digest: SHA-256, or SHA-1 as in git."""
     return own(root, BLOBS, f"{'sha256' if len(digest) == 64 else 'sha1'}-{digest}")
 
 
@@ -34,13 +34,13 @@ def keep(root: Path, file: Path, wanted: Wanted) -> None:
         return
     fresh = target.with_name(f".{target.name}")
     fresh.unlink(missing_ok=True)
-    with suppress(OSError):  # no links here
+    with suppress(OSError):  # no links on this disk
         os.link(file, fresh)
         fresh.replace(target)
 
 
 def find(root: Path, wanted: Wanted) -> Path | None:
-    """A file of the store with the bytes that are wanted, which are read to make sure."""
+    """A file in the store with the wanted bytes, which are verified."""
     for path in holders(root, wanted.digest):
         with suppress(OSError):
             if not path.is_symlink() and is_whole(path, wanted):
@@ -49,7 +49,7 @@ def find(root: Path, wanted: Wanted) -> Path | None:
 
 
 def holders(root: Path, digest: str) -> Iterator[Path]:
-    """The blob, and else the files that should be the same."""
+    """The blob, then files that should be the same."""
     yield blob(root, digest)
     for folder in manifest.folders(root):
         with suppress(StoreError):
@@ -57,13 +57,13 @@ def holders(root: Path, digest: str) -> Iterator[Path]:
 
 
 def references(root: Path) -> set[str]:
-    """The names of all blobs that a manifest names; raises StoreError for a manifest that was altered."""
+    """The names of all blobs in manifests; raises StoreError for an altered manifest."""
     found = (file for folder in manifest.folders(root, unfinished=True) for file in manifest.read_files(folder))
     return {blob(root, file.digest).name for file in found}
 
 
 def unreferenced(root: Path) -> list[Path]:
-    """Blobs that no manifest names; the caller is alone with the blobs."""
+    """The blobs in no manifest; the caller holds the blobs' lock."""
     folder = own(root, BLOBS)
     if not folder.is_dir():
         return []
@@ -72,7 +72,7 @@ def unreferenced(root: Path) -> list[Path]:
 
 
 def sweep(root: Path) -> int:
-    """Delete the blobs that no manifest names; the bytes freed. The caller is alone with the blobs."""
+    """Delete the blobs in no manifest; returns the bytes freed. The caller holds the blobs' lock."""
     freed = 0
     for path in unreferenced(root):
         status = path.lstat()
@@ -82,7 +82,7 @@ def sweep(root: Path) -> int:
 
 
 def is_whole(path: Path, wanted: Wanted) -> bool:
-    """Whether the file at `path` has the bytes that are wanted."""
+    """Whether a file has the wanted bytes."""
     hash = wanted.hash()
     if path.stat().st_size != wanted.size:
         return False
@@ -93,5 +93,5 @@ def is_whole(path: Path, wanted: Wanted) -> bool:
 
 
 def alone_with_blobs(root: Path) -> AbstractContextManager[object]:
-    """Be the only one for a moment to say which blobs are needed, or to delete one."""
+    """Hold the blobs' lock, to decide which are needed, or to delete one."""
     return alone(Location(root, BLOBS), "keeping files", lambda owner: None)

@@ -1,4 +1,4 @@
-"""Short names of models, the repositories they stand for, and what a stored model is called."""
+"""The catalogue of short names for repositories, and names of stored models."""
 
 import re
 import tomllib
@@ -14,7 +14,7 @@ from model_store.models import BUILTIN
 PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_-])?"
 REPOSITORY = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")
 PAGE = re.compile(rf"(?:https?://)?[a-z0-9-]+\.[^/]+/({PART}/{PART})")
-"""The address of a repository's page, or how Ollama names it: hf.co/org/name."""
+"""The URL of a repository's page, or Ollama's name of it: hf.co/org/name."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Entry:
     parameters: int
     """In millions."""
     cache: int
-    """Megabytes of the keys and values of a conversation."""
+    """Megabytes of a conversation's keys and values."""
     licence: str
     good_for: str
     revision: str | None = None
     gated: bool = False
     active: int = 0
-    """Of a mixture of experts: the parameters, in millions, that take part in each token."""
+    """For mixtures of experts: the parameters used per token, in millions."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A repository that is to be pulled, and the name of its model here."""
+    """A repository to pull, and the name of its model here."""
 
     name: str
     repository: str
@@ -54,7 +54,7 @@ def catalog() -> Mapping[str, Entry]:
 
 
 def tell_pull(text: str) -> str:
-    """How a model that is not here is fetched; what merely looks like a repository may be a path."""
+    """How to get a model that is not here; what looks like a repository may be a path."""
     page = PAGE.match(text)
     if page or text.lower() in catalog():
         return f"to fetch it: chatapp pull {page[1] if page else text}"
@@ -62,7 +62,7 @@ def tell_pull(text: str) -> str:
 
 
 def refer(text: str) -> Reference:
-    """The reference that `text` is: a name of the catalogue, or a repository as `organisation/name`, `...@revision`."""
+    """Parse `text`: a name of the catalogue, or `organisation/name`, `...@revision`."""
     if entry := catalog().get(text.lower()):
         return Reference(entry.name, entry.repository, entry.revision)
     found = REPOSITORY.fullmatch(text)

@@ -1,4 +1,4 @@
-"""Which files of a repository a model needs, and that none of their names or sizes is a trick."""
+"""Choose the files of a repository that a model needs, and reject malicious names and sizes."""
 
 import re
 import unicodedata
@@ -13,12 +13,12 @@ from model_store.prebuilt import GRAPHS, PACKAGE
 TEXTS: tuple[str, ...] = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
 TEXTS += ("added_tokens.json", "chat_template.jinja", "README.md", "LICENSE", "LICENSE.txt")
 VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
-"""What makes a tokenizer where there is no tokenizer.json."""
+"""Files to make a tokenizer of, if there is no tokenizer.json."""
 WEIGHTS = (
     ("model.safetensors.index.json", "model.safetensors"),
     ("pytorch_model.bin.index.json", "pytorch_model.bin"),
 )
-"""Index and single file, the preferred first."""
+"""Index and single file, in order of preference."""
 OTHERS = {
     ".gguf": "GGUF files",
     ".onnx": "an ONNX model",
@@ -30,20 +30,20 @@ OTHERS = {
     ".npz": "NumPy weights",
 }
 LIMIT = 1 << 40
-"""Bytes; no file of a model that runs on one machine has more."""
+"""Largest file in bytes; no model that runs on one machine has a larger one."""
 TEXT_LIMIT = 1 << 28
 TEMPLATES = re.compile(r"additional_chat_templates/[A-Za-z0-9][A-Za-z0-9._-]{0,100}\.jinja")
-"""The only files in a folder of their own that a model needs."""
+"""The only files in a subfolder that a checkpoint needs."""
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 NAMES = re.compile(rf"({PLAIN.pattern})|({TEMPLATES.pattern})|(onnx/{PLAIN.pattern})")
-"""Files as they may be called that a model is made of."""
+"""Valid names of a model's files."""
 
 Entries = Mapping[str, Wanted]
 """The files of a repository by name."""
 
 
 def check_name(name: object) -> str:
-    """A file's name as a repository gives it; raises StoreError if it could lead out of a folder, on any system."""
+    """Check a file's name from a repository; raises StoreError if it could lead out of a folder on any system."""
     if not isinstance(name, str):
         raise StoreError(f"the repository lists a file called {name!r}; nothing was fetched")
     folded = unicodedata.normalize("NFKC", name).replace("\u2215", "/").replace("\u2044", "/").replace("\u29f5", "\\")
@@ -61,7 +61,7 @@ def check_name(name: object) -> str:
 
 
 def check_entry(name: object, size: object, digest: object) -> Wanted:
-    """A file as a repository lists it; raises StoreError unless its name, size and digest are what they should be."""
+    """Check a listed file; raises StoreError unless its name, size and digest are valid."""
     checked = check_name(name)
     if type(size) is not int or not 0 <= size <= LIMIT:
         raise StoreError(f"the repository says that {checked} has {str(size)[:40]} bytes; nothing was fetched")
@@ -71,10 +71,10 @@ def check_entry(name: object, size: object, digest: object) -> Wanted:
 
 
 class Listing(Mapping[str, Wanted]):
-    """The files that a repository lists; one is checked when it is asked for, so that what is not needed may be odd."""
+    """The files that a repository lists, checked only when asked for, so that others may be odd."""
 
     def __init__(self, files: Iterable[tuple[object, object, object]]):
-        """Each is a name, a size and a digest."""
+        """Takes names, sizes and digests."""
         self.files = {name: (size, digest) for name, size, digest in files if isinstance(name, str)}
 
     def __getitem__(self, name: str) -> Wanted:
@@ -88,7 +88,7 @@ class Listing(Mapping[str, Wanted]):
 
 
 def texts(entries: Entries, repository: str) -> list[Wanted]:
-    """Configuration, tokenizer, templates, card and licence; what tokenizer.json makes superfluous is left out."""
+    """Configuration, tokenizer, templates, card and licence, without what tokenizer.json makes superfluous."""
     if "config.json" not in entries:
         if "adapter_config.json" in entries:
             raise UnsupportedCheckpoint(f"{repository} is an adapter for another model; it cannot be run")
@@ -107,13 +107,13 @@ def texts(entries: Entries, repository: str) -> list[Wanted]:
 
 
 def has_weights(entries: Entries) -> bool:
-    """Whether a repository has weights of a checkpoint, which go before whatever was exported from it."""
+    """Whether a repository has a checkpoint's weights, which are preferred to exports."""
     usual = {name for names in WEIGHTS for name in names}
     return any(name in usual or (PLAIN.fullmatch(name) and name.endswith(".safetensors")) for name in entries)
 
 
 def weight_index(entries: Entries, repository: str) -> tuple[Wanted | None, list[Wanted]]:
-    """The index that names the weights, or else the one file that holds them: safetensors rather than PyTorch's."""
+    """The index of the weights, or else their single file; safetensors are preferred to PyTorch's."""
     for index, single in WEIGHTS:
         if index in entries:
             return entries[index], []
@@ -126,9 +126,9 @@ def weight_index(entries: Entries, repository: str) -> tuple[Wanted | None, list
 
 
 def exported(entries: Entries, repository: str) -> list[Wanted]:
-    """The files of a graph that was exported for a runtime, the graph first; none where there is no such graph.
+    """The files of an exported graph, the graph first; none if there is no such graph.
 
-    A Core ML package is a folder with folders in it, which no pull keeps.
+    Core ML packages are nested folders, which pulls do not support.
     """
     graphs = [name for name in entries if name.endswith(".onnx") and NAMES.fullmatch(name)]
     usual = [name for name in GRAPHS if name in entries]
@@ -155,7 +155,7 @@ def exported(entries: Entries, repository: str) -> list[Wanted]:
 
 
 def shards(index: Wanted, content: Mapping[str, Any], entries: Entries) -> list[Wanted]:
-    """The files that an index names, each once."""
+    """The distinct files that an index names."""
     named = content.get("weight_map")
     if not isinstance(named, dict) or not named:
         raise UnsupportedCheckpoint(f"{index.name} has no weight_map; the repository is damaged")
@@ -167,7 +167,7 @@ def shards(index: Wanted, content: Mapping[str, Any], entries: Entries) -> list[
 
 
 def instead(entries: Entries) -> str:
-    """What a repository without usable weights has, and what can be done, for the end of a message."""
+    """What a repository without usable weights has, and what can be done; ends a message."""
     found = sorted({what for suffix, what in OTHERS.items() if any(name.endswith(suffix) for name in entries)})
     end = "download one, and: chatapp import FILE" if OTHERS[".gguf"] in found else "it cannot be run"
     return f"{', but ' if found else ''}{' and '.join(found)}; {end}"

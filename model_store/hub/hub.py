@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: its repositories, the bytes of their files, its search, and the token for it."""
+"""The Hugging Face Hub: repositories, their files, search, and the user's token."""
 
 import json
 import os
@@ -18,26 +18,26 @@ from model_store.hub.web import Answer, Patience, Site, TryAgain
 
 web.check_endpoint(
     os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-)  # huggingface_hub cannot be imported with what is no address
+)  # huggingface_hub cannot be imported with an invalid URL
 
 from huggingface_hub import constants, get_token  # noqa: E402
 
 API_LIMIT = 1 << 25
-"""Bytes of an answer that lists files or models."""
+"""Largest response, in bytes, that lists files or models."""
 MOST_FILES = 20_000
 EXPIRED = (400, 401, 403, 410)
-"""Statuses of storage where the signature of an address is no longer valid."""
+"""Storage's statuses for an expired signature."""
 WRONG_TOKEN = "Invalid credentials in Authorization header"
-"""How the Hub says that it does not know a token."""
+"""The Hub's message for an unknown token."""
 Value = TypeVar("Value")
 OnWait = Callable[[str, float], None]
-"""Told what went wrong, and how many seconds pass before it is tried again."""
+"""Called with what went wrong, and the seconds until the next try."""
 COMMIT = set("0123456789abcdef")
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A model's repository, at one commit."""
+    """A model's repository at one commit."""
 
     site: Site
     id: str
@@ -48,11 +48,11 @@ class Repository:
 
     @property
     def page(self) -> str:
-        """The page for people."""
+        """The repository's web page."""
         return f"{self.site.endpoint}/{self.id}"
 
     def open(self, file: Wanted, offset: int, *, stop: int | None = None, stall: float = Patience.stall) -> Answer:
-        """Ask for a file from a byte on, up to another (None: its end)."""
+        """Request a file from byte `offset` up to `stop` (None: its end)."""
         headers = {"Range": f"bytes={offset}-{stop - 1 if stop else ''}"} if offset or stop else {}
         url = f"{self.page}/resolve/{self.commit}/{quote(file.name)}"
         for again in (True, False):
@@ -64,11 +64,11 @@ class Repository:
             finally:
                 answer.close()
             if not again or answer.status not in EXPIRED or self.site.owns(urlsplit(answer.url)):
-                break  # else the Hub is asked once more for an address of its storage
+                break  # otherwise the Hub is asked again for a URL of its storage
         raise refusal(answer, content, self.site, self.id)
 
     def read(self, file: Wanted, limit: int, *, patience: Patience, on_wait: OnWait) -> bytes:
-        """A small file, or the first `limit` bytes of a large one."""
+        """Read a small file, or the first `limit` bytes of a large one."""
 
         size = min(limit, file.size)
 
@@ -87,7 +87,7 @@ class Repository:
         return web.patiently(request, patience, on_wait=on_wait)
 
     def read_whole(self, file: Wanted, limit: int, *, patience: Patience, on_wait: OnWait) -> bytes:
-        """A file of at most `limit` bytes, whose digest is checked."""
+        """Read a file of at most `limit` bytes, and check its digest."""
         if file.size > limit:
             raise StoreError(f"{file.name} of {self.id} has {file.size:,} bytes, too many for such a file")
         content = self.read(file, limit, patience=patience, on_wait=on_wait)
@@ -99,14 +99,14 @@ class Repository:
 
 
 def site() -> Site:
-    """The Hub as the environment and an earlier `login` say: HF_ENDPOINT, HF_TOKEN, HF_HOME."""
+    """The Hub as configured by the environment and `login`: HF_ENDPOINT, HF_TOKEN, HF_HOME."""
     if constants.HF_HUB_OFFLINE:
         raise StoreError("HF_HUB_OFFLINE is set, so the Hub is not asked; unset it to use the network")
     return with_token(constants.ENDPOINT, get_token())
 
 
 def with_token(endpoint: str, token: str | None) -> Site:
-    """The Hub at an address, to which a token may be sent only where nobody can read it on its way."""
+    """The Hub at a URL; the token is only used where nobody can read it on its way."""
     there = web.check_endpoint(endpoint)
     if token and there.scheme == "http" and not web.is_loopback(there.hostname or ""):
         raise StoreError(
@@ -117,7 +117,7 @@ def with_token(endpoint: str, token: str | None) -> Site:
 
 
 def repository(site: Site, id: str, revision: str | None, *, patience: Patience, on_wait: OnWait) -> Repository:
-    """A repository of the Hub, at the commit that `revision` means now."""
+    """A repository at the commit that `revision` means now."""
     path = f"models/{quote(id)}" + (f"/revision/{quote(revision, safe='')}" if revision else "") + "?blobs=true"
 
     def read(facts: Any) -> Repository:  # Any: parsed JSON
@@ -137,7 +137,7 @@ def repository(site: Site, id: str, revision: str | None, *, patience: Patience,
 
 @dataclass(frozen=True)
 class Found:
-    """A repository that a search has found."""
+    """A repository found by a search."""
 
     id: str
     family: str
@@ -145,21 +145,21 @@ class Found:
     licence: str
     gated: bool
     parameters: int
-    """0 where the Hub does not know."""
+    """0 if the Hub does not know."""
 
 
 EXPANDED = ["downloads", "gated", "safetensors", "tags"]
-"""The facts that the Hub tells about each repository that it finds."""
+"""The facts to ask for about each repository found."""
 UNREAD = {"gguf", "mlx", "exl2", "exl3", "adapter"}
-"""Tags of repositories whose weights we do not read."""
+"""Tags of repositories with weights that we cannot read."""
 ROUNDED = {"gptq", "awq", "bitsandbytes", "4-bit", "8-bit", "compressed-tensors"}
-"""Tags of those that somebody has rounded: of numbers that are packed the Hub counts the words."""
+"""Tags of rounded models; of packed numbers the Hub counts the words."""
 ASKS_ROUNDED = re.compile(r"awq|gptq|fp[48]|bnb|int[48]|w\d+a\d+|[48]-?bit", re.IGNORECASE)
-"""Words that are searched for by whoever wants these."""
+"""Words in a search that ask for these."""
 
 
 def search(site: Site, text: str, families: frozenset[str], *, on_wait: OnWait, limit: int = 20) -> list[Found]:
-    """The most downloaded models with `text` in their name, of the families that run here; rounded ones if it asks."""
+    """The most downloaded models with `text` in their name, of known families; rounded ones only if `text` asks."""
     left_out = UNREAD if ASKS_ROUNDED.search(text) else UNREAD | ROUNDED
     query = urlencode({"search": text, "sort": "downloads", "limit": 10 * limit, "expand": EXPANDED}, doseq=True)
 
@@ -179,13 +179,13 @@ def search(site: Site, text: str, families: frozenset[str], *, on_wait: OnWait, 
 
 
 def parameters(facts: Mapping[str, Any]) -> int:
-    """How many parameters a repository has, as the Hub has counted them."""
+    """A repository's number of parameters, as counted by the Hub."""
     total = (facts.get("safetensors") or {}).get("total")
     return total if isinstance(total, int) and 0 < total < file_selection.LIMIT else 0
 
 
 def login(token: str) -> str:
-    """Keep a token where huggingface_hub looks for it, once the Hub has accepted it; the user's name."""
+    """Save a token where huggingface_hub looks for it, once the Hub has accepted it; returns the user's name."""
     trusted = with_token(site().endpoint, token)
     name = ask(trusted, "whoami-v2", lambda facts: str(facts["name"]))
     path = Path(constants.HF_TOKEN_PATH)
@@ -217,7 +217,7 @@ def ask(
     id: str = "",
     revision: str | None = None,
 ) -> Value:
-    """What `read` makes of the JSON that the Hub answers; `id` and `revision` are what the question is about."""
+    """Request JSON from the Hub, and return `read` of it; `id` and `revision` are for messages."""
     patience = patience or Patience()
 
     def request() -> Value:
@@ -246,9 +246,9 @@ def ask(
 
 
 def refusal(answer: Answer, content: bytes, site: Site, id: str, revision: str | None = None) -> StoreError:
-    """The error for an answer that is neither what was asked for nor a passing trouble, and which page to visit."""
+    """The error for a response that is neither a success nor temporary, and the page to visit."""
     status, there = answer.status, urlsplit(answer.url)
-    if not site.owns(there):  # storage, which knows nothing of repositories
+    if not site.owns(there):  # storage knows nothing of repositories
         return StoreError(f"{there.hostname} answers {status} to a request for a file of {id}; try again later")
     page = f"{site.endpoint}/{id}"
     code, said = answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", "")
@@ -260,7 +260,7 @@ def refusal(answer: Answer, content: bytes, site: Site, id: str, revision: str |
         return StoreError(f"{id} has no revision {revision!r}; see {page}/refs")
     if code == "EntryNotFound":
         return StoreError(f"a file that {id} lists is not there; pull again, it may have just been changed")
-    # To who may not read a repository the Hub says of it what it says of one that is not there.
+    # For unreadable repositories the Hub answers as for missing ones.
     hidden = status == 401 and said != WRONG_TOKEN and ("/api/models/" in there.path or f"/{id}/resolve/" in there.path)
     if code == "RepoNotFound" or hidden:
         if site.token:
@@ -283,7 +283,7 @@ def refusal(answer: Answer, content: bytes, site: Site, id: str, revision: str |
 
 
 def gated(page: str, id: str, *, known: bool) -> StoreError:
-    """The error for a model whose publisher wants to be asked."""
+    """The error for a gated model."""
     if known:
         return StoreError(
             f"{id} is gated and your account has no access to it yet; ask for it at {page}, then pull again"

@@ -1,4 +1,4 @@
-"""The manifests of pulled checkpoints: where each comes from, and the files that it has."""
+"""Manifests of pulled checkpoints: their source and files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ MANIFEST = "pull.json"
 
 
 def folders(root: Path, *, unfinished: bool = False) -> list[Path]:
-    """The folders of complete checkpoints; those of others that may become complete as well, if asked for."""
+    """The folders of complete checkpoints; if `unfinished`, also of incomplete ones."""
     every = [path.parent for path in sorted((root / CHECKPOINTS).glob(f"*/{MANIFEST}")) if not path.parent.is_symlink()]
     return [
         folder
@@ -24,19 +24,19 @@ def folders(root: Path, *, unfinished: bool = False) -> list[Path]:
 
 
 def read_source(folder: Path) -> dict[str, Any]:
-    """The source of the checkpoint in `folder`: `repository`, `commit`, `licence`; empty if it was not."""
+    """The source of a checkpoint: `repository`, `commit`, `licence`; {} if it was not pulled."""
     facts = read_manifest(folder / MANIFEST) if (folder / MANIFEST).is_file() else {}
     return {name: value for name, value in facts.items() if name != "files"}
 
 
 def read_reference(folder: Path) -> str:
-    """The source of the checkpoint in `folder` as it is pulled: a repository, and the revision that was asked for."""
+    """The source of a checkpoint as `pull` takes it: a repository and the requested revision."""
     facts = read_source(folder)
     return f"{facts.get('repository')}" + (f"@{facts['revision']}" if facts.get("revision") else "")
 
 
 def read_files(folder: Path) -> list[Wanted]:
-    """The files in the manifest of `folder`, which somebody may have edited."""
+    """The files in a folder's manifest, which somebody may have edited."""
     if not (folder / MANIFEST).exists():
         return []
     content = read_manifest(folder / MANIFEST)
@@ -51,7 +51,7 @@ def read_files(folder: Path) -> list[Wanted]:
 
 
 def is_here(folder: Path, commit: str, files: Sequence[Wanted]) -> bool:
-    """Whether the checkpoint in `folder` is of this commit, and each file there with the size it should have."""
+    """Whether a checkpoint is of this commit, with all files at their sizes."""
     there = ((folder / file.name, file.size) for file in files)
     return read_source(folder).get("commit") == commit and all(
         path.is_file() and path.stat().st_size == size for path, size in there
@@ -59,5 +59,5 @@ def is_here(folder: Path, commit: str, files: Sequence[Wanted]) -> bool:
 
 
 def altered(folder: Path, what: str) -> StoreError:
-    """The error for a manifest that is not as it was written."""
+    """The error for an altered manifest."""
     return StoreError(f"{folder / MANIFEST} was altered ({what}); delete the folder {folder}")

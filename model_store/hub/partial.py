@@ -1,4 +1,4 @@
-"""A file on its way: what has come is on the disk, hashed, and found again after whatever ended the process."""
+"""A partly downloaded file: written, hashed, and resumed after whatever ended the process."""
 
 import hashlib
 import os
@@ -14,32 +14,32 @@ from model_store.errors import StoreError
 BLOCK = 1 << 20
 """Bytes read at once when a file is checked."""
 BACKLOG = 16
-"""Chunks that may wait to be hashed."""
+"""Most chunks that may wait to be hashed."""
 SAVE = 0.5
-"""Seconds between two notes on the disk of what has come: what a power failure costs at most."""
+"""Seconds between two journal entries: the most that a power failure costs."""
 FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file that is to be fetched."""
+    """A file to download."""
 
     name: str
     size: int
     digest: str
-    """In hexadecimal: SHA-256 (64 digits), or SHA-1 as git names a file (40)."""
+    """In hexadecimal: SHA-256 (64 digits), or SHA-1 as in git (40)."""
 
     def hash(self) -> "hashlib._Hash":
-        """The hash that `digest` is of, before the first byte."""
+        """A new hash object of the kind of `digest`."""
         if len(self.digest) == 64:
             return hashlib.sha256()
         return hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
 
 
 def count_arrived(folder: Path, wanted: Wanted) -> int:
-    """Count the bytes of a file that have come into a folder, whole or not."""
+    """The bytes of a file that are in a folder, complete or not."""
     for path in (folder / wanted.digest, folder / f"{wanted.digest}.part"):
-        with suppress(OSError):  # it is not there, or whoever pulls it has just moved it
+        with suppress(OSError):  # missing, or just moved by another process
             return min(wanted.size, path.stat().st_size)
     return 0
 
@@ -47,8 +47,8 @@ def count_arrived(folder: Path, wanted: Wanted) -> int:
 class Partial:
     """The first bytes of a wanted file, in `DIGEST.part`.
 
-    `DIGEST.journal` has a line for each time that the bytes so far were forced onto the disk: how many, and their
-    digest. So nothing that is there is fetched again, and nothing is believed that the disk did not keep.
+    `DIGEST.journal` has a line for each time the bytes so far were flushed to disk: their number and digest. So nothing
+    is downloaded twice, and nothing is trusted that the disk did not keep.
     """
 
     def __init__(self, wanted: Wanted, folder: Path):
@@ -57,7 +57,7 @@ class Partial:
         self.journal = folder / f"{wanted.digest}.journal"
         self.whole = folder / wanted.digest
         self.length = 0
-        """Bytes that have come."""
+        """Bytes received."""
         self.hash, self.hashed, self.saved = wanted.hash(), 0, 0
         self.lock = threading.Lock()
         self.chunks: queue.Queue[bytes | None] = queue.Queue(BACKLOG)
@@ -68,7 +68,7 @@ class Partial:
         self.saver = threading.Thread(target=self.save_often, name="saving", daemon=True)
 
     def begin(self) -> None:
-        """Check what an earlier process left, and keep as much of it as the journal vouches for."""
+        """Check what an earlier process left, and keep as much as the journal confirms."""
         good, after = 0, self.hash
         for length, digest in self.records():
             while self.hashed < length and (block := self.file.read(min(BLOCK, length - self.hashed))):
@@ -93,12 +93,12 @@ class Partial:
                 length, _, digest = line.partition(" ")
                 if length.isdecimal() and len(length) < 20 and 0 < int(length) <= self.wanted.size:
                     found.append((int(length), digest))
-        if os.fstat(self.file.fileno()).st_size == self.wanted.size:  # all may have come, whatever was noted
+        if os.fstat(self.file.fileno()).st_size == self.wanted.size:  # it may be complete, whatever was recorded
             found.append((self.wanted.size, self.wanted.digest))
         return sorted(found)
 
     def cut(self, length: int, hash: "hashlib._Hash") -> None:
-        """Keep only the first `length` bytes, whose digest so far is `hash`."""
+        """Keep only the first `length` bytes, with digest `hash`."""
         self.file.truncate(length)
         self.file.seek(length)
         self.hash, self.hashed, self.length, self.saved = hash, length, length, length
@@ -120,7 +120,7 @@ class Partial:
         self.chunks.put(chunk)
 
     def hash_chunks(self) -> None:
-        """Hash what is written, beside the thread that receives and writes."""
+        """Hash written chunks, in a thread beside the one that receives."""
         while (chunk := self.chunks.get()) is not None:
             with self.lock:
                 self.hash.update(chunk)
@@ -128,11 +128,11 @@ class Partial:
             self.chunks.task_done()
 
     def settle(self) -> None:
-        """Wait until all that was written is hashed."""
+        """Wait until everything written is hashed."""
         self.chunks.join()
 
     def save(self) -> None:
-        """Force what has come onto the disk, and note it in the journal."""
+        """Flush received bytes to disk, and record them in the journal."""
         with self.lock:
             hashed, digest = self.hashed, self.hash.hexdigest()
         if hashed > self.saved:
@@ -144,7 +144,7 @@ class Partial:
             self.saved = hashed
 
     def save_often(self) -> None:
-        """Save while chunks come, beside the threads that receive and hash."""
+        """Save repeatedly, in a thread beside those that receive and hash."""
         try:
             while not self.closing.wait(SAVE):
                 self.save()
@@ -152,11 +152,11 @@ class Partial:
             self.failure = error
 
     def finish(self) -> bool:
-        """Give the file its name among the whole ones, if its digest is right."""
+        """Move the file to the complete ones, if its digest is right."""
         self.settle()
         if self.hash.hexdigest() != self.wanted.digest:
             return False
-        self.saved = self.hashed  # no need for the journal
+        self.saved = self.hashed  # the journal is no longer needed
         os.fsync(self.file.fileno())
         self.close()
         self.path.replace(self.whole)
@@ -164,11 +164,11 @@ class Partial:
         return True
 
     def close(self) -> None:
-        """Save what has come, and let go of the file."""
+        """Save, and close the file."""
         if self.closing.is_set():
             return
         self.closing.set()
-        if self.hasher.ident:  # it has begun
+        if self.hasher.ident:  # started
             self.chunks.put(None)
             self.hasher.join()
         if self.saver.ident:
@@ -178,7 +178,7 @@ class Partial:
 
 
 def disk_error(folder: Path, error: OSError) -> StoreError:
-    """The error for bytes that the disk does not take."""
+    """The error for a disk that takes no more bytes."""
     if error.errno in FULL:
         return StoreError(
             f"the disk with {folder} is full; free some space or set CHATAPP_HOME to a folder on a larger disk, "

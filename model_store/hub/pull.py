@@ -1,4 +1,4 @@
-"""Pull a model: plan it before the first byte, fetch what it needs, and publish it as a checkpoint of the store."""
+"""Pull a model: plan it, download what it needs, and publish it as a checkpoint of the store."""
 
 import json
 import shutil
@@ -29,36 +29,36 @@ from model_store.locks import Held, Owner, alone
 from model_store.models import StoredModel, usual_precision
 
 CONFIG_LIMIT = 1 << 22
-"""Bytes of config.json."""
+"""Largest config.json in bytes."""
 INDEX_LIMIT = 1 << 25
 FACTS = (
     "size", "there", "precision", "precision_reason", "disk_needed", "disk_free", "memory_needed", "memory",
     "tokens_per_second", "problems",
 )  # fmt: skip
-"""Of a plan: what programs are told under the same names."""
+"""Fields of a plan in its JSON form."""
 ITEM_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a pull: its files, and the needs of the model here; sizes in bytes."""
+    """A planned pull: its files, and the needs of the model here; sizes in bytes."""
 
     location: Location
     repository: Repository
     revision: str | None
     files: tuple[Wanted, ...]
     graph: str | None
-    """The file that is run as it is, of an export."""
+    """For an export: the graph to run."""
     model: StoredModel
     """As it will be in the store."""
     precision: str
     precision_reason: str
     read: Mapping[str, bytes]
-    """Small files that planning had to read, by digest."""
+    """Small files that planning has read, by digest."""
     there: int
-    """Of the files, what is here already."""
+    """Bytes of the files that are here already."""
     lowered: int
-    """Of the model when it is lowered, for every backend that will be tried."""
+    """Of the lowered model, for all backends that will be tried."""
     disk_free: int
     memory_needed: int
     memory: int
@@ -71,12 +71,12 @@ class Plan:
 
     @property
     def disk_needed(self) -> int:
-        """Bytes that are still to be fetched, and those that are made of them."""
+        """Bytes still to be downloaded, and of what is made of them."""
         return self.size - self.there + self.lowered
 
     @property
     def origin(self) -> dict[str, str | None]:
-        """The source of the model, as its manifest keeps it."""
+        """The model's source, for its manifest."""
         source = self.repository
         return {
             "endpoint": source.site.endpoint,
@@ -103,7 +103,7 @@ class Plan:
 
     @property
     def facts(self) -> dict[str, object]:
-        """The plan for programs."""
+        """The plan as JSON."""
         found: dict[str, object] = {
             "model": self.model.name,
             "repository": self.repository.id,
@@ -117,7 +117,7 @@ class Plan:
         return found | {name: getattr(self, name) for name in FACTS}
 
     def fetch(self, *, on_transfer: OnTransfer, patience: Patience | None = None) -> Path:
-        """Fetch the files, going on where an earlier attempt stopped; the checkpoint's folder."""
+        """Download the files, resuming earlier attempts; returns the checkpoint's folder."""
         source, location, patience = self.repository, self.location, patience or Patience()
         unique = list({file.digest: file for file in self.files}.values())
         tracker = Tracker(unique)
@@ -128,7 +128,7 @@ class Plan:
         with writing(location.root), alone(location, "pulling", on_wait) as held:
             target = location.checkpoint
             if manifest.is_here(target, source.commit, self.files):
-                return target  # it was here, or another process was quicker
+                return target  # it was here, or another process was faster
             folder = pulled.begin(location, self.origin, self.files)
             for digest, content in self.read.items():
                 (folder / f"{digest}.read").write_bytes(content)
@@ -152,9 +152,9 @@ def plan(
     patience: Patience | None = None,
     on_wait: OnWait = lambda reason, pause: None,
 ) -> Plan:
-    """The plan of pulling `text`, for which only the Hub is asked; raises StoreError for what cannot be run."""
+    """Plan to pull `text`, asking only the Hub; raises StoreError for what cannot run."""
     if precision:
-        quantize.precision(precision)  # refuses an unknown one
+        quantize.precision(precision)  # raises for unknown ones
     wanted, patience = catalog.refer(text), patience or Patience()
     location = pulled.locate(roots, wanted.name)
     ahead = Ahead(location, ask(site or hub.site(), wanted, patience, on_wait), patience, on_wait)
@@ -186,7 +186,7 @@ def plan(
 
 
 def ask(site: Site, wanted: catalog.Reference, patience: Patience, on_wait: OnWait) -> Repository:
-    """The repository of a model, unless its publisher wants to be asked first."""
+    """A model's repository; raises StoreError if it is gated."""
     found = hub.repository(site, wanted.repository, wanted.revision, patience=patience, on_wait=on_wait)
     if found.gated and not found.site.token:
         raise hub.gated(found.page, found.id, known=False)
@@ -211,14 +211,14 @@ def foresee(location: Location, config: Config, needs: "Needs", *, chats: bool) 
 
 @dataclass(frozen=True)
 class Ahead:
-    """The reading of a repository's small files and headers ahead: here already, or from the Hub."""
+    """Reads a repository's small files and headers ahead of the download, from here or the Hub."""
 
     location: Location
     source: Repository
     patience: Patience
     on_wait: OnWait
     read: dict[str, bytes] = field(default_factory=dict)
-    """The whole files that came from the Hub, by digest."""
+    """Whole files from the Hub, by digest."""
 
     def read_json(self, file: Wanted, limit: int) -> Config:
         """The JSON object in a file of at most `limit` bytes."""
@@ -230,9 +230,9 @@ class Ahead:
         return parse(self.read[file.digest], file, self.source.id)
 
     def read_weights(self, file: Wanted, packed_bits: int) -> fit.Weights:
-        """The weights that the header of a safetensors file describes."""
+        """The weights in a safetensors file, by its header."""
         if path := find_here(self.location, file):
-            with suppress(OSError, UnsupportedCheckpoint):  # it has been damaged since, and will be fetched again
+            with suppress(OSError, UnsupportedCheckpoint):  # damaged since: it will be downloaded again
                 return fit.read_header(file.name, file.size, partial(start_of, path), packed_bits=packed_bits)
 
         def start(size: int) -> bytes:
@@ -246,24 +246,24 @@ class Needs:
     """The needs of a model, in bytes."""
 
     files: Sequence[Wanted]
-    """Its weights, or the graph and what belongs to that."""
+    """The files of its weights, or of the graph."""
     parameters: int
-    """0 where nothing tells before the files are here."""
+    """0 if unknown before the download."""
     context_length: int
     weights: int
     """In memory."""
     lowered: int
-    """On the disk, for every backend that will be tried."""
+    """On disk, for all backends that will be tried."""
     cache: int
     """Of a conversation's keys and values."""
     own_precision: tuple[str, str]
     """The precision that weights which are rounded already suit, and why; empty for others."""
     export: str = ""
-    """The one backend that it was exported for, if it was."""
+    """The only backend, for an export."""
 
 
 def find_needs(ahead: Ahead, config: Config, precision: str | None) -> Needs:
-    """The needs of the checkpoint in a repository, or else of a graph that others have exported."""
+    """The needs of a repository's checkpoint, or else of its exported graph."""
     found = ahead.source
     if not file_selection.has_weights(found.files) and (exported := file_selection.exported(found.files, found.id)):
         return of_export(exported, config, found.id, precision)
@@ -280,7 +280,7 @@ def find_needs(ahead: Ahead, config: Config, precision: str | None) -> Needs:
 
 
 def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str | None) -> Needs:
-    """The needs of a graph that others have exported; it is run as it is."""
+    """The needs of an exported graph, which runs as it is."""
     backend = prebuilt.BACKENDS[Path(files[0].name).suffix]
     if why := backends.get(backend).missing():
         raise StoreError(f"{id} is an export for {backend}, and {why}")
@@ -291,7 +291,7 @@ def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str |
         )
     try:
         cache = fit.cache_size(read_decoder(config, id))
-    except UnsupportedCheckpoint:  # as others know more types
+    except UnsupportedCheckpoint:  # other programs know more types
         cache = 0
     refuse_sizes(config)
     context_length = prebuilt.context_length(f"config.json of {id}", config)
@@ -300,7 +300,7 @@ def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str |
 
 
 def parse(content: bytes, file: Wanted, id: str) -> Config:
-    """The JSON object that a file holds."""
+    """Parse a file's JSON object."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -311,7 +311,7 @@ def parse(content: bytes, file: Wanted, id: str) -> Config:
 
 
 def read_decoder(config: Config, id: str) -> Decoder:
-    """The decoder that a config.json describes; raises UnsupportedCheckpoint where we could not run it."""
+    """The decoder of a config.json; raises UnsupportedCheckpoint if it cannot run."""
     try:
         return families.find(config).decoder(config)
     except UnsupportedCheckpoint as error:
@@ -321,7 +321,7 @@ def read_decoder(config: Config, id: str) -> Decoder:
 
 
 def weigh(files: list[Wanted], config: Config, weights_in: Callable[[Wanted, int], fit.Weights]) -> fit.Weights:
-    """How many weights the files hold: by the header of the first, and by the sizes of the others."""
+    """The weights in the files: by the header of the first, and by the others' sizes."""
     first, size = files[0], file_selection.total(files)
     if not first.name.endswith(".safetensors"):
         bits = ITEM_BITS.get(str(config.get("dtype") or config.get("torch_dtype")), 32)
@@ -337,7 +337,7 @@ def start_of(path: Path, size: int) -> bytes:
 
 
 def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:
-    """A callback that tells the processes that wait, and `on_transfer`."""
+    """A callback that reports to waiting processes and to `on_transfer`."""
 
     def tell(now: Transfer) -> None:
         held.tell("fetching", now.done / max(1, now.size))
@@ -347,7 +347,7 @@ def telling(held: Held, on_transfer: OnTransfer) -> OnTransfer:
 
 
 def count_here(location: Location, files: Sequence[Wanted], commit: str | None = None) -> dict[str, int]:
-    """Bytes of each file that are here already, by name."""
+    """Bytes of each file that are here, by name."""
     target = location.checkpoint
     if commit and manifest.is_here(target, commit, files):
         return {file.name: file.size for file in files}
@@ -355,7 +355,7 @@ def count_here(location: Location, files: Sequence[Wanted], commit: str | None =
 
 
 def find_here(location: Location, file: Wanted) -> Path | None:
-    """A file that was verified when it came, in whichever model: by an unfinished pull, or a finished one."""
+    """A file, verified when it was downloaded, in whichever model, finished or not."""
     for path in (location.partial / file.digest, *blobs.holders(location.root, file.digest)):
         if path.is_file() and not path.is_symlink() and path.stat().st_size == file.size:
             return path

@@ -1,4 +1,4 @@
-"""Checkpoints that were pulled: `checkpoints/NAME/` in the store, complete as soon as it has this name."""
+"""Pulled checkpoints: `checkpoints/NAME/` in the store, complete as soon as it has this name."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ from model_store.location import CHECKPOINTS, Location
 from model_store.locks import BLOBS, alone
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
-"""A name that `refer` can give."""
+"""A name that `refer` can return."""
 
 
 def names(root: Path) -> list[str]:
@@ -31,14 +31,14 @@ def names(root: Path) -> list[str]:
 
 
 def mend(location: Location) -> None:
-    """Go back to the revision before, where a process was killed in the moment between that and the next."""
+    """Restore the previous revision, if a process was killed while replacing it."""
     with suppress(OSError, StoreError), alone(location, "mending"):
         if not location.checkpoint.exists():
             location.replaced.rename(location.checkpoint)
 
 
 def is_begun(location: Location) -> bool:
-    """Whether a checkpoint is here, whole or not."""
+    """Whether a checkpoint is here, complete or not."""
     return any((folder / MANIFEST).exists() for folder in (location.checkpoint, location.partial))
 
 
@@ -48,13 +48,13 @@ def is_here(location: Location) -> bool:
 
 
 def locate(roots: Sequence[Path], name: str) -> Location:
-    """The location of a model in one of the store's folders: where it is, whole or not, or else the first."""
+    """The location of a model in one of the store's folders: where it is, complete or not, or else the first."""
     every = [Location(root, name) for root in roots]
     return next((one for one in every if one.manifest.exists() or is_begun(one)), every[0])
 
 
 def find(root: Path, text: str, *, unfinished: bool = False) -> str | None:
-    """The name under which `text` was pulled: itself, or a repository's; None if that is not here."""
+    """The name under which `text`, a name or a repository, was pulled; None if it is not here."""
     known = names(root)
     if unfinished:
         known += [path.name[1:].removesuffix(".partial") for path in (root / CHECKPOINTS).glob(".*.partial")]
@@ -67,10 +67,10 @@ def find(root: Path, text: str, *, unfinished: bool = False) -> str | None:
 
 
 def begin(location: Location, facts: dict[str, Any], files: Sequence[Wanted]) -> Path:
-    """The folder to fetch `files` into, with what an earlier attempt left or another checkpoint has."""
+    """The folder to download `files` to, with what an earlier attempt or another checkpoint has of them."""
     root, folder = location.root, location.partial
     folder.mkdir(parents=True, exist_ok=True)
-    for file in read_files(folder):  # an earlier attempt may have been stopped while it gave the files their names
+    for file in read_files(folder):  # an earlier attempt may have been stopped while naming them
         if (folder / file.name).exists():
             (folder / file.name).replace(folder / f"{file.digest}.part")
     told = {file.name: {"size": file.size, "digest": file.digest} for file in files}
@@ -90,7 +90,7 @@ def begin(location: Location, facts: dict[str, Any], files: Sequence[Wanted]) ->
 
 
 def publish(location: Location) -> Path:
-    """Give the fetched files their names and the folder its own: from then on the checkpoint is there."""
+    """Give downloaded files and their folder their names: now the checkpoint exists."""
     folder = location.partial
     named: dict[str, Path] = {}
     for file in read_files(folder):
@@ -101,13 +101,13 @@ def publish(location: Location) -> Path:
             named[file.digest] = (folder / file.digest).replace(folder / file.name)
     for path in folder.iterdir():
         if path.is_file() and path.name not in {MANIFEST, *(file.name for file in read_files(folder))}:
-            path.unlink()  # parts of what came in another way
+            path.unlink()  # leftovers of other attempts
     link_graph(folder)
     return install(location, folder)
 
 
 def link_graph(folder: Path) -> None:
-    """Let a complete folder stand for the exported graph that its manifest names, if it does."""
+    """Link a complete folder to the exported graph that its manifest names, if it does."""
     if graph := read_manifest(folder / MANIFEST).get("graph"):
         if graph not in {file.name for file in read_files(folder)}:
             raise altered(folder, "a graph that is not among its files")
@@ -115,7 +115,7 @@ def link_graph(folder: Path) -> None:
 
 
 def install(location: Location, folder: Path) -> Path:
-    """Give a complete folder its name, in place of an older one, and its files to the blobs."""
+    """Give a complete folder its name, replacing an older one, and keep its files as blobs."""
     root, target, old = location.root, location.checkpoint, location.replaced
     with blobs.alone_with_blobs(root):
         for file in read_files(folder):
@@ -132,7 +132,7 @@ def install(location: Location, folder: Path) -> Path:
 
 
 def copy(location: Location, new: Location) -> None:
-    """The same checkpoint under another name: its files are names of the same blobs."""
+    """Copy a checkpoint to another name, as hard links to the same blobs."""
     source, folder = location.checkpoint, new.partial
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -145,9 +145,9 @@ def copy(location: Location, new: Location) -> None:
 
 
 def remove(location: Location) -> int | None:
-    """Delete a pulled checkpoint, whole or not, and the blobs that no other has; the bytes freed, None if none is.
+    """Delete a pulled checkpoint, complete or not, and blobs of its own; returns the bytes freed, None if not here.
 
-    The caller is alone with the model.
+    The caller holds the model's lock.
     """
     target, gone = location.checkpoint, location.removed_checkpoint
     with blobs.alone_with_blobs(location.root):
@@ -159,6 +159,6 @@ def remove(location: Location) -> int | None:
         for folder in found:
             freed += freed_by(folder)
             shutil.rmtree(folder)
-        with suppress(StoreError):  # another manifest was altered: who knows which blobs it needs
+        with suppress(StoreError):  # another manifest was altered: it may need any blob
             freed += blobs.sweep(location.root)
     return freed if found else None

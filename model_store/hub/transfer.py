@@ -1,4 +1,4 @@
-"""Fetch files into a folder: several at once, going on where an earlier attempt stopped, each byte verified."""
+"""Download files to a folder: several at once, resuming earlier attempts, each byte verified."""
 
 import queue
 import threading
@@ -14,21 +14,21 @@ from model_store.hub.partial import Partial, Wanted, disk_error
 from model_store.hub.web import Answer, Patience, TryAgain, given_up
 
 AT_ONCE = 4
-"""Files fetched side by side."""
+"""Files downloaded at once."""
 WINDOW = 5.0
 """Seconds over which the rate is averaged."""
 LOOK = 0.1
 """Seconds between two reports of progress."""
 FAREWELL = 1.0
-"""Seconds that a cancelled transfer waits for its threads: one that looks up a name cannot be hurried."""
+"""Seconds that a cancelled transfer waits for its threads: name lookups cannot be interrupted."""
 
 Open = Callable[[Wanted, int], Answer]
-"""Ask for a file from a byte on; the answer is 200 or 206. Raises TryAgain or StoreError."""
+"""Requests a file from a byte on; the status is 200 or 206. Raises TryAgain or StoreError."""
 
 
 @dataclass(frozen=True)
 class FileProgress:
-    """How many bytes of a file are there; never fewer than a moment ago."""
+    """The progress of a file; it never goes back."""
 
     name: str
     done: int
@@ -37,25 +37,25 @@ class FileProgress:
 
 @dataclass(frozen=True)
 class Transfer:
-    """How far everything is, at one moment."""
+    """The progress of all files at one moment."""
 
     files: tuple[FileProgress, ...]
     done: int
     size: int
     rate: float
-    """Bytes per second that come over the network, lately."""
+    """Recent bytes per second over the network."""
     seconds_left: float | None
-    """At that rate; None where nothing comes."""
+    """Remaining seconds at that rate; None if nothing comes."""
     note: str = ""
-    """The reason to wait, if there is one."""
+    """Why it waits, if it does."""
 
 
 OnTransfer = Callable[[Transfer], None]
-"""Called several times a second, also when nothing comes; what it raises ends the transfer at once."""
+"""Called several times per second, even if nothing comes; an exception from it ends the transfer."""
 
 
 class Tracker:
-    """Turns byte counts into progress; the counts may fall, what is shown does not."""
+    """Turns byte counts, which may fall, into progress that does not."""
 
     def __init__(self, files: Sequence[Wanted]):
         self.files = files
@@ -63,7 +63,7 @@ class Tracker:
         self.marks: deque[tuple[float, int]] = deque()
 
     def look(self, counts: dict[str, int], fetched: int, note: str = "") -> Transfer:
-        """The progress with so many bytes of each file there, `fetched` of all of them by the network."""
+        """The progress for these byte counts, of which `fetched` came over the network."""
         for name, count in counts.items():
             self.shown[name] = max(self.shown[name], count)
         now = time.monotonic()
@@ -80,9 +80,9 @@ class Tracker:
 def fetch(
     files: Sequence[Wanted], folder: Path, open: Open, *, on_transfer: OnTransfer, patience: Patience | None = None
 ) -> None:
-    """Fetch `files` into `folder`, each named after its digest.
+    """Download `files` to `folder`, each named by its digest.
 
-    Whatever this raises, the next call goes on from there; what `on_transfer` raises (or Ctrl-C) ends it at once.
+    After any exception the next call resumes; exceptions from `on_transfer`, and Ctrl-C, end it at once.
     """
     fetching = Fetching(files, folder, open, patience or Patience())
     tracker = Tracker(files)
@@ -100,15 +100,15 @@ def fetch(
 
 
 class Fetching:
-    """The threads that fetch, and their common state."""
+    """The downloading threads, and their common state."""
 
     def __init__(self, files: Sequence[Wanted], folder: Path, open: Open, patience: Patience):
         self.folder, self.open, self.patience = folder, open, patience
         self.parts: dict[str, Partial] = {}
-        """Files that are being fetched."""
+        """Files in progress."""
         self.left: queue.SimpleQueue[Wanted] = queue.SimpleQueue()
         self.done: dict[str, int] = {}
-        """Sizes of the files that are whole."""
+        """Sizes of complete files."""
         self.answers: dict[str, Answer] = {}
         self.waiting: dict[str, str] = {}
         """Reasons to wait, by file."""
@@ -125,11 +125,11 @@ class Fetching:
         self.threads = [threading.Thread(target=self.work, name="fetching", daemon=True) for _ in range(workers)]
 
     def counts(self) -> dict[str, int]:
-        """Bytes that are there, by file."""
+        """Bytes received, by file."""
         return {name: part.length for name, part in list(self.parts.items())} | self.done
 
     def stop(self) -> None:
-        """End every request now, and keep what has come."""
+        """Abort all requests, keeping what has come."""
         self.stopped.set()
         for answer in list(self.answers.values()):
             answer.close()
@@ -138,7 +138,7 @@ class Fetching:
             thread.join(max(0.0, end - time.monotonic()))
 
     def work(self) -> None:
-        """Fetch one file after the other."""
+        """Download one file after another."""
         try:
             while not self.stopped.is_set():
                 self.fetch(self.left.get_nowait())
@@ -146,11 +146,11 @@ class Fetching:
             return
         except OSError as error:
             self.failures.put(disk_error(self.folder, error))
-        except BaseException as error:  # it is raised in the thread that waits
+        except BaseException as error:  # raised again in the waiting thread
             self.failures.put(error)
 
     def fetch(self, file: Wanted) -> None:
-        """Fetch one file, verify it, and give it its name."""
+        """Download a file, verify it, and give it its name."""
         part = Partial(file, self.folder)
         self.parts[file.name] = part
         try:
@@ -172,7 +172,7 @@ class Fetching:
             part.close()
 
     def receive_all(self, part: Partial) -> None:
-        """Ask until every byte has come."""
+        """Repeat requests until the file is complete."""
         failures = 0
         while part.length < part.wanted.size and not self.stopped.is_set():
             before = part.length
@@ -191,7 +191,7 @@ class Fetching:
                 del self.waiting[part.wanted.name]
 
     def receive(self, part: Partial) -> None:
-        """Make one request for the rest, and append what comes."""
+        """Request the rest of the file, and append what comes."""
         name, size = part.wanted.name, part.wanted.size
         answer = self.answers[name] = self.open(part.wanted, part.length)
         try:
@@ -210,7 +210,7 @@ class Fetching:
 
 
 def begins(answer: Answer, file: Wanted, asked: int) -> int:
-    """The byte of the file with which an answer begins: 0 where the server knows no ranges."""
+    """The offset at which a response begins: 0 if the server does not support ranges."""
     if answer.status == 200:
         size = answer.headers["Content-Length"]
         if size is not None and size != str(file.size):

@@ -1,4 +1,4 @@
-"""HTTP GET: through proxies, along the redirects that are allowed, and no token for a host that is not the Hub."""
+"""HTTP GET, with proxies and safe redirects; the token goes to the Hub only."""
 
 import base64
 import errno
@@ -24,28 +24,28 @@ from model_store.errors import HubUnreachable, StoreError
 REDIRECTS = (301, 302, 303, 307, 308)
 MOST_REDIRECTS = 5
 BUSY = (408, 425, 429)
-"""Statuses that ask to come again, besides those from 500."""
+"""Statuses, besides 5xx, after which to try again."""
 STRANGER = 407
-"""The status of a proxy that does not know who asks."""
+"""The status of a proxy that requires authentication."""
 MOST_HINTS = 20
-"""Answers such as 103 Early Hints that may come before the one that counts."""
+"""Most interim responses, such as 103 Early Hints."""
 CHUNK = 1 << 18
-"""Bytes asked of the system at once."""
+"""Bytes read at once."""
 LEAST = 1000
-"""Bytes per second below which a connection counts as stalled."""
+"""Connections slower than this, in bytes per second, count as stalled."""
 PORTS = {"http": 80, "https": 443}
 NO_NETWORK = {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL}
 HOST = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+(%\w+)?")
 NUMBER = re.compile(r"\[Errno -?\d+\] ")
 SIGNATURE = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]*")
-"""An address with a query, where storage has its signatures."""
+"""A URL with a query, where storage puts signatures."""
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 Value = TypeVar("Value")
 
 
 class TryAgain(Exception):
-    """The network or the server failed in a way that may pass; `after` is in how many seconds, if it was said."""
+    """A failure of network or server that may pass; `after` is the wait that the server asks for, in seconds."""
 
     def __init__(self, reason: str, after: float | None = None):
         super().__init__(reason)
@@ -53,65 +53,65 @@ class TryAgain(Exception):
 
 
 class Unreached(TryAgain):
-    """A host could not be asked, or did not answer to the end."""
+    """A host could not be reached, or did not answer completely."""
 
 
 class NoNetwork(Unreached):
-    """No host was reached at all: names cannot be looked up, or there is no way to their addresses."""
+    """No host can be reached: there is no name resolution, or no route."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for the network, in seconds."""
+    """Timeouts and retries, in seconds."""
 
     stall: float = 20.0
-    """Without a byte, after which a request is made anew."""
+    """A request without a byte for so long is repeated."""
     tries: int = 8
-    """Requests in a row that bring no byte."""
+    """Most requests in a row without a byte."""
     tries_without_network: int = 2
-    """Requests in a row that reach no host at all."""
+    """Most requests in a row without any host."""
     pause: float = 0.5
-    """After the first of them; twice as long after each further one."""
+    """The wait after the first failure; doubled after each further one."""
     longest_pause: float = 30.0
     longest_order: float = 600.0
-    """The most that a server may tell us to wait."""
+    """The longest wait that a server may ask for."""
 
     def wait(self, failures: int, asked: float | None) -> float:
-        """How long to wait after so many failures in a row, or as long as was asked for."""
+        """The wait after so many failures in a row, or the one `asked` for."""
         return min(self.longest_pause, self.pause * 2 ** (failures - 1)) if asked is None else asked
 
 
 @dataclass(frozen=True)
 class Site:
-    """The Hub, or what stands in for it, and the token that only it is given."""
+    """The Hub or a replacement, and the token for it alone."""
 
     endpoint: str
     token: str | None = None
 
     @property
     def private(self) -> bool:
-        """Whether it is in one's own network, where redirects may then lead as well."""
+        """Whether it is in a private network, where redirects may then lead too."""
         home = urlsplit(self.endpoint)
         return is_private(home.hostname or "", resolving=not proxy_for(home))
 
     def owns(self, url: SplitResult) -> bool:
-        """Whether `url` is on this very host and port."""
+        """Whether `url` is on this host and port."""
         home = urlsplit(self.endpoint)
         return (url.scheme, url.hostname, url.port) == (home.scheme, home.hostname, home.port)
 
 
 class Answer:
-    """The answer of a server; its body is read in chunks."""
+    """A server's response, whose body is read in chunks."""
 
     def __init__(self, connection: http.client.HTTPConnection, url: str, stall: float):
-        self.socket: socket.socket = connection.sock  # the connection forgets it when the server wants to close it
+        self.socket: socket.socket = connection.sock  # the connection drops it when the server closes
         self.connection, self.response, self.url = connection, final_response(connection), url
         self.status, self.reason, self.headers = self.response.status, self.response.reason, self.response.headers
         self.stall, self.looked, self.arrived = stall, time.monotonic(), 0
 
     def read(self) -> bytes:
-        """The next bytes of the body; none at its end, be it the right one or not."""
-        if (passed := time.monotonic() - self.looked) > self.stall:  # one that trickles would never time out
+        """The next bytes of the body; b"" at its end, even if that is premature."""
+        if (passed := time.monotonic() - self.looked) > self.stall:  # a trickle would never time out
             if self.arrived < LEAST * passed:
                 raise TryAgain(f"only {self.arrived:,} bytes came in {passed:.0f} seconds")
             self.looked, self.arrived = time.monotonic(), 0
@@ -135,7 +135,7 @@ class Answer:
         return bytes(content)
 
     def close(self) -> None:
-        """Be done with it; a `read` in another thread ends as well."""
+        """Close it, which ends a `read` in another thread too."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.response.close()
@@ -143,7 +143,7 @@ class Answer:
 
 
 def final_response(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
-    """The response that counts: http.client knows of 100 only that more comes, not of 103 Early Hints."""
+    """The final response: http.client skips 100 Continue, but not 103 Early Hints."""
     response = connection.getresponse()
     for _ in range(MOST_HINTS):
         if not 100 <= response.status < 200:
@@ -154,14 +154,14 @@ def final_response(connection: http.client.HTTPConnection) -> http.client.HTTPRe
 
 
 def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: float) -> Answer:
-    """Ask for `url`; raises TryAgain for what may pass, and StoreError for a redirect that must not be followed."""
+    """Request `url`; raises TryAgain for what may pass, and StoreError for a forbidden redirect."""
     home = urlsplit(site.endpoint)
     for _ in range(MOST_REDIRECTS + 1):
         there = urlsplit(url)
         told = {"User-Agent": "chatapp", "Accept-Encoding": "identity", **(headers or {})}
         if site.token and site.owns(there):
             told["Authorization"] = f"Bearer {site.token}"
-        elif there.scheme not in (home.scheme, "https"):  # bytes could be altered on their way
+        elif there.scheme not in (home.scheme, "https"):  # plain http could be altered
             where = plain_url(there.geturl())
             raise StoreError(
                 f"{home.hostname} redirects to {where}, which is not https; nothing was fetched from there"
@@ -180,7 +180,7 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
 
 
 def redirected(url: str, location: str) -> str:
-    """The address that a redirect leads to; raises StoreError where that is none."""
+    """A redirect's target; raises StoreError if it is not a URL."""
     try:
         target = quote(urljoin(url, location), safe="%/:=&?~#+!$,;'@()*[]")
         urlsplit(target).port  # noqa: B018  # raises ValueError for what is no port
@@ -193,12 +193,12 @@ def redirected(url: str, location: str) -> str:
 
 
 def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> Answer:
-    """One request and its answer, whatever that is; a private address only if `private`."""
+    """Make one request; private addresses only if `private`."""
     there = urlsplit(url)
     if there.scheme not in PORTS or not there.hostname:
         raise StoreError(f"{plain_url(url)!r} is no web address; check HF_ENDPOINT")
     proxy = proxy_for(there)
-    if not private and is_private(there.hostname, resolving=False):  # addresses are looked at when it is connected
+    if not private and is_private(there.hostname, resolving=False):  # addresses are checked when connecting
         raise forbidden(there.hostname)
     target = (
         url if proxy and there.scheme == "http" else f"{there.path or '/'}{'?' if there.query else ''}{there.query}"
@@ -223,7 +223,7 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
         raise StoreError(f"{there.hostname} cannot be asked: {plain(error)}; check HF_ENDPOINT and HF_TOKEN") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()
-        if proxy and f"Tunnel connection failed: {STRANGER}" in str(error):  # http.client tells it in words alone
+        if proxy and f"Tunnel connection failed: {STRANGER}" in str(error):  # http.client has it in the message only
             raise stranger(proxy) from error
         way = f", through the proxy {proxy.hostname}," if proxy else ""
         raise unreached(f"{there.hostname}{way}", error) from error
@@ -235,7 +235,7 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
 def connect(
     there: SplitResult, proxy: SplitResult | None, *, stall: float, private: bool
 ) -> http.client.HTTPConnection:
-    """A connection to a host, straight or through a proxy, that has not been opened yet."""
+    """A connection to a host, direct or through a proxy, not opened yet."""
     if not proxy:
         return Direct(there, stall=stall, private=private)
     if there.scheme == "http":
@@ -246,10 +246,10 @@ def connect(
 
 
 class Direct(http.client.HTTPConnection):
-    """A connection without a proxy, encrypted or not, that refuses private addresses unless they are allowed."""
+    """A direct connection, encrypted or not, that refuses private addresses unless `private`."""
 
     def __init__(self, there: SplitResult, *, stall: float, private: bool):
-        self.default_port = PORTS[there.scheme]  # else http.client takes the end of an IPv6 address for a port
+        self.default_port = PORTS[there.scheme]  # otherwise http.client takes the end of an IPv6 address for a port
         super().__init__(there.hostname or "", there.port or self.default_port, timeout=stall)
         self.encrypted, self.private = there.scheme == "https", private
 
@@ -260,7 +260,7 @@ class Direct(http.client.HTTPConnection):
 
 
 def open_socket(host: str, port: int, timeout: float, private: bool) -> socket.socket:
-    """Connect to one of the addresses of `host`, each looked at before it is used: a second lookup might differ."""
+    """Connect to an address of `host`, each checked before use, as a second lookup might differ."""
     failure: OSError = OSError("it has no address")
     for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         if not private and is_private(str(address[0])):
@@ -273,7 +273,7 @@ def open_socket(host: str, port: int, timeout: float, private: bool) -> socket.s
 
 
 def is_private(host: str, *, resolving: bool = True) -> bool:
-    """Whether `host` is this machine or one in its own network, as far as one can tell."""
+    """Whether `host` is this machine or in its network, as far as one can tell."""
     with suppress(ValueError):
         address = ipaddress.ip_address(host.partition("%")[0])
         if isinstance(address, ipaddress.IPv6Address):
@@ -291,7 +291,7 @@ def is_private(host: str, *, resolving: bool = True) -> bool:
 
 
 def check_endpoint(endpoint: str) -> SplitResult:
-    """The parts of the Hub's address; raises StoreError for what is none."""
+    """Parse the Hub's URL; raises StoreError if it is invalid."""
     try:
         there = urlsplit(endpoint)
         there.port  # noqa: B018  # raises ValueError for what is no port
@@ -310,12 +310,12 @@ def is_loopback(host: str) -> bool:
 
 
 def forbidden(host: str) -> StoreError:
-    """The error for a redirect into this machine's own network."""
+    """The error for a redirect into this machine's network."""
     return StoreError(f"the Hub redirects to {host}, an address of this machine's own network; nothing was asked there")
 
 
 def proxy_for(there: SplitResult) -> SplitResult | None:
-    """The proxy that the environment or the system sets for a host."""
+    """The proxy for a host from the environment or the system."""
     proxies = urllib.request.getproxies()
     found = proxies.get(there.scheme) or proxies.get("all")
     if not found or urllib.request.proxy_bypass(there.netloc.rpartition("@")[2]):
@@ -333,7 +333,7 @@ def proxy_for(there: SplitResult) -> SplitResult | None:
 
 
 def authorization(proxy: SplitResult) -> dict[str, str]:
-    """How to tell a proxy who we are, if its address says so."""
+    """The authorization header for a proxy with a user in its URL."""
     if proxy.username is None:
         return {}
     secret = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
@@ -341,7 +341,7 @@ def authorization(proxy: SplitResult) -> dict[str, str]:
 
 
 def stranger(proxy: SplitResult) -> StoreError:
-    """The error for a proxy that wants to know who asks, or knows nobody of the name that it was told."""
+    """The error for a proxy that requires or rejects authentication."""
     name = "a name and a password" if proxy.username is None else "another name or password"
     variable = "as http://NAME:PASSWORD@HOST:PORT in HTTPS_PROXY, or in HTTP_PROXY for an http:// address"
     return StoreError(f"the proxy {proxy.hostname} wants {name}; give them {variable}")
@@ -349,12 +349,12 @@ def stranger(proxy: SplitResult) -> StoreError:
 
 @cache
 def trust() -> ssl.SSLContext:
-    """The certificates that huggingface_hub's own requests trust."""
-    import httpx2  # for its choice of certificates alone: the system's, whichever that is
+    """An SSL context with the certificates that huggingface_hub trusts."""
+    import httpx2  # for its choice of certificates: the system's
 
     try:
         return httpx2.create_ssl_context()
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         named = [f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
         where = " and ".join(named) or "this machine"
         raise StoreError(
@@ -363,18 +363,18 @@ def trust() -> ssl.SSLContext:
 
 
 def retry_after(headers: Message) -> float | None:
-    """The seconds to wait that a server asks for: as such, or as a date, which is compared with its own clock."""
+    """The wait in seconds that a server asks for, as a number, or as a date relative to its clock."""
     asked = headers.get("Retry-After", "")
     if asked.strip().isdecimal():
         return float(asked)
-    with suppress(ValueError, TypeError, OverflowError):  # no date, or a day that no calendar has
+    with suppress(ValueError, TypeError, OverflowError):  # no valid date
         then, now = (parsedate_to_datetime(headers.get(name, "")) for name in ("Retry-After", "Date"))
         return max(0.0, (then - now).total_seconds())
     return None
 
 
 def patiently(request: Callable[[], Value], patience: Patience, *, on_wait: Callable[[str, float], None]) -> Value:
-    """Make a request until it succeeds; `on_wait` is told why and how long this waits."""
+    """Repeat a request until it succeeds; `on_wait` is told why and how long this waits."""
     answered = network = False
     for failures in range(1, patience.tries + 1):
         try:
@@ -393,21 +393,21 @@ def patiently(request: Callable[[], Value], patience: Patience, *, on_wait: Call
 
 
 def given_up(reason: str, pause: float, failures: int, patience: Patience) -> StoreError:
-    """The error for what has not passed."""
+    """The error after too many failures."""
     if pause > patience.longest_order:
         return StoreError(f"{reason}, and asks to wait {pause / 60:.0f} minutes; try again then")
     return StoreError(f"{reason}, {failures} times in a row; check the network, and try again later")
 
 
 def unreached(host: str | None, error: BaseException) -> Unreached:
-    """The error for a host that could not be asked."""
+    """The error for an unreachable host."""
     if isinstance(error, socket.gaierror) or (isinstance(error, OSError) and error.errno in NO_NETWORK):
         return NoNetwork(f"no network: {host} cannot be reached ({plain(error)})")
     return Unreached(f"{host} cannot be reached ({plain(error)})")
 
 
 def plain(error: BaseException) -> str:
-    """An error in a few words, without the signature of an address in it."""
+    """An error's short message, without signatures of URLs."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     said = getattr(error, "strerror", None) or NUMBER.sub("", str(error)) or type(error).__name__
@@ -415,12 +415,12 @@ def plain(error: BaseException) -> str:
 
 
 def plain_text(text: str) -> str:
-    """A text without the signatures of the addresses in it."""
+    """A text without signatures of URLs."""
     return SIGNATURE.sub(r"\1", text)
 
 
 def plain_url(url: str) -> str:
-    """An address without its query, in which storage has a signature, and without a user's password."""
+    """A URL without its query, where storage has a signature, and without a password."""
     scheme, mark, rest = url.partition("?")[0].partition("#")[0].partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"

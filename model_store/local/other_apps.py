@@ -1,6 +1,6 @@
-"""Find models where other applications keep them: the cache of the Hugging Face Hub, Ollama, LM Studio.
+"""Find other applications' models: the Hugging Face Hub's cache, Ollama, LM Studio.
 
-Nothing there is written to. Names in their files are only followed when they stay inside their folders.
+Nothing there is written to. Names in their files are only followed if they stay inside their folders.
 """
 
 import re
@@ -20,7 +20,7 @@ OLLAMA_MODEL = "application/vnd.ollama.image.model"
 
 @dataclass(frozen=True)
 class Places:
-    """The folders in which other applications keep models."""
+    """The folders of other applications' models."""
 
     hub_cache: Path
     """Of the Hugging Face Hub."""
@@ -29,7 +29,7 @@ class Places:
 
 
 def hub_snapshot(repository: str, cache: Path) -> Path | None:
-    """The folder of the newest complete snapshot of `org/repo` in the cache of the Hub; None if it is not there."""
+    """The folder of the newest complete snapshot of `org/repo` in the Hub's cache; None if there is none."""
     if not REPOSITORY.fullmatch(repository):
         return None
     folder = cache / f"models--{repository.replace('/', '--')}"
@@ -37,7 +37,7 @@ def hub_snapshot(repository: str, cache: Path) -> Path | None:
 
 
 def snapshot_of(folder: Path) -> Path:
-    """The snapshot that is the main one of a repository in the cache; UnsupportedCheckpoint says why there is none."""
+    """A cached repository's main snapshot; UnsupportedCheckpoint says why there is none."""
     reference = folder / "refs" / "main"
     try:
         commit = reference.read_text("utf-8").strip()
@@ -59,7 +59,7 @@ def snapshot_of(folder: Path) -> Path:
 
 
 def repository_of(folder: Path) -> str:
-    """The name of a repository in the cache of the Hub."""
+    """The name of a repository in the Hub's cache."""
     return folder.name.removeprefix("models--").replace("--", "/", 1)
 
 
@@ -71,7 +71,7 @@ def repositories(cache: Path) -> Iterator[str]:
 
 
 def of_another_app(given: str, places: Places) -> tuple[Path, str] | None:
-    """The model that `ollama:NAME[:TAG]` or `lmstudio:PUBLISHER/REPOSITORY` means, and a name for it."""
+    """The model of `ollama:NAME[:TAG]` or `lmstudio:PUBLISHER/REPOSITORY`, and a name for it."""
     app, colon, name = given.partition(":")
     if not colon or app not in ("ollama", "lmstudio"):
         return None
@@ -79,7 +79,7 @@ def of_another_app(given: str, places: Places) -> tuple[Path, str] | None:
 
 
 def ollama(name: str, root: Path) -> tuple[Path, str]:
-    """The GGUF file that Ollama keeps for a model."""
+    """The GGUF file of a model of Ollama."""
     path, _, tag = name.partition(":")
     words = [*path.split("/"), tag or "latest"]
     if len(words) > 4 or not all(WORD.fullmatch(word) and ".." not in word for word in words):
@@ -106,7 +106,7 @@ def ollama(name: str, root: Path) -> tuple[Path, str]:
 
 
 def lm_studio(name: str, root: Path) -> tuple[Path, str]:
-    """The folder in which LM Studio keeps a model."""
+    """The folder of a model of LM Studio."""
     words = name.split("/")
     if len(words) not in (2, 3) or not all(WORD.fullmatch(word) and ".." not in word for word in words):
         raise ModelNotFound(f"{name!r} is no name of LM Studio's, such as lmstudio-community/Qwen3-0.6B-GGUF")

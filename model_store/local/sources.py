@@ -1,4 +1,4 @@
-"""Models of a user's own, where they are: checkpoint folders, GGUF files and exported graphs, linked or copied."""
+"""A user's own models: checkpoint folders, GGUF files and exported graphs, linked or copied."""
 
 import os
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from model_store.prebuilt import PACKAGE, graph_files
 
 MAGIC = b"GGUF"
 COPIED = (".json", ".safetensors", ".bin", ".txt", ".model", ".jinja", ".md")
-"""Ends of the names of those files in a folder that are copied."""
+"""Endings of files that are copied."""
 PIECE = 1 << 24
 """Bytes copied between two reports of progress."""
 
@@ -30,12 +30,12 @@ class Source:
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether it is a folder that runs where it is."""
+        """Whether it is a checkpoint folder, which runs in place."""
         return self.path.is_dir() and self.path.suffix != PACKAGE
 
     @property
     def is_export(self) -> bool:
-        """Whether it is a graph that others have exported."""
+        """Whether it is a graph exported by other programs."""
         return self.path.suffix in prebuilt.BACKENDS
 
     @property
@@ -52,7 +52,7 @@ class Source:
         return describe(self.path)
 
     def write_link(self, folder: Path) -> StoredModel:
-        """Write the files of a model whose weights stay where they are, and make sure that it runs."""
+        """Write what a linked model needs besides its weights, and check that it runs."""
         if self.is_export:
             prebuilt.write_files(self.path, folder)
         else:
@@ -62,7 +62,7 @@ class Source:
         return Source(folder).describe()
 
     def write_copy(self, folder: Path, total: int, on_progress: Progress) -> None:
-        """Copy it to `folder`: the file, the graph, or the files of the checkpoint folder."""
+        """Copy the file, the graph, or the checkpoint folder's files to `folder`."""
         single = not self.is_checkpoint and not self.is_export
         above = self.path if self.is_checkpoint else self.path.parent
         done = 0
@@ -81,17 +81,17 @@ class Source:
 
 
 def find(given: str, places: Places | None) -> Source | None:
-    """The model that a user means: a path, `org/repo` in the cache of the Hub, or one of another application.
+    """Find the model that a user means: a path, `org/repo` in the Hub's cache, or another application's.
 
-    Raises UnsupportedCheckpoint when it is there and cannot be used.
+    Raises UnsupportedCheckpoint if it is there but cannot be used.
     """
     if places and (found := of_another_app(given, places)):
         return source_at(found[0], found[1])
     path = Path(os.path.expanduser(given))
-    if given and path.exists():  # the path of nothing is the folder that one is in
+    if given and path.exists():  # "" would be the current folder
         if (cached := path.resolve()).name.startswith("models--") and (cached / "snapshots").is_dir():
             return source_at(snapshot_of(cached), repository_of(cached).rpartition("/")[2])
-        # A link to a file keeps its name: in the cache of the Hub it leads to one that is called after its content.
+        # A link's own name is kept: in the Hub's cache it leads to a file named after its content.
         return source_at(path.resolve() if path.is_dir() else path.absolute())
     if places and (snapshot := hub_snapshot(given, places.hub_cache)):
         return source_at(snapshot, given.rpartition("/")[2])
@@ -99,7 +99,7 @@ def find(given: str, places: Places | None) -> Source | None:
 
 
 def source_at(path: Path, name: str = "") -> Source:
-    """The model at `path`; an export is called after its folder, for most have the same file names."""
+    """The model at `path`; an export is named after its folder, as most have the same file names."""
     found = weights_at(path)
     return Source(found, name or (prebuilt.publisher(found).name if found.suffix in prebuilt.BACKENDS else ""))
 
@@ -139,7 +139,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
 
 
 def open_copied(path: Path) -> BinaryIO:
-    """A file that is copied."""
+    """Open a file to copy."""
     try:
         return open_file(path)
     except OSError as error:

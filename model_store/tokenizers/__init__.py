@@ -1,1 +1,1 @@
-"""A checkpoint's tokenizer: read, made where there is none, and refused where it could not be trusted."""
+"""A checkpoint's tokenizer: read, converted if need be, and refused if it cannot be trusted."""

@@ -6,11 +6,11 @@ from model_store.errors import UnsupportedCheckpoint
 from model_store.files import optional_json, read_text
 
 LONGEST = 1_000_000
-"""Characters; the longest that publishers have written is a twentieth of it."""
+"""Longest template in characters; publishers' longest is a twentieth of it."""
 
 
 def chat_template(folder: Path) -> str | None:
-    """The template for conversations, None if there is none: of several the one called default, or the only one."""
+    """The template for conversations, None if there is none: of several the default one, or the only one."""
     templates = published(folder)
     if not templates or "default" in templates:
         return templates.get("default")
@@ -23,7 +23,7 @@ def chat_template(folder: Path) -> str | None:
 
 
 def published(folder: Path) -> dict[str, str]:
-    """Every template by name: of tokenizer_config.json, and of files of their own, which count first."""
+    """All templates by name: in tokenizer_config.json and, with precedence, in files of their own."""
     entries = optional_json(folder / "tokenizer_config.json").get("chat_template") or {}
     if isinstance(entries, str):
         entries = {"default": entries}

@@ -1,7 +1,7 @@
-"""Refuse a tokenizer.json with which a text could grow without end, or a search in it never end.
+"""Refuse a tokenizer.json with which texts could grow, or searches run, without end.
 
-The library that reads these files takes what they ask for, until the memory of the machine ends and the process with
-it. No bound here is near what publishers use; with them memory stays in proportion to the file and to the text.
+The tokenizers library does what these files ask for, until memory ends, and the process with it. Publishers' files come
+nowhere near these bounds; with them memory stays proportional to the file and the text.
 """
 
 import base64
@@ -19,27 +19,27 @@ from model_store.tokenizers.sentencepiece import check_charsmap
 GROWTH = 200
 """Bytes that one byte of a text may become; Unigram's character maps and ▁ for spaces come to 173."""
 STEPS = 24
-"""Parts of a normalizer, a pre-tokenizer or a decoder."""
+"""Most parts of a normalizer, a pre-tokenizer or a decoder."""
 WORK = 512
-"""Bytes that the parts of a pre-tokenizer together may read for one byte of a text."""
+"""Bytes that a pre-tokenizer's parts together may read for one byte of a text."""
 FRAMING = "TemplateProcessing"
 """The post-processor that puts tokens around a text; after a second one the library has too many parts for a third."""
 FRAME = 64
-"""Tokens around a text."""
+"""Most tokens around a text."""
 WORD = 1_000
-"""Characters of a word that WordPiece looks at: it takes their square."""
+"""Most characters of a word for WordPiece, which takes their square."""
 PIECES = 4_000_000
-"""Characters of Unigram's pieces together: each takes some 300 bytes of memory. The largest have 2.5 million."""
+"""Most characters of all Unigram pieces, each about 300 bytes of memory. The largest have 2.5 million."""
 ADDED = 2_000_000
-"""Characters of added tokens together: each takes some 80 bytes."""
+"""Most characters of all added tokens, each about 80 bytes of memory."""
 IDS = 1 << 24
-"""Ids of tokens."""
+"""Largest token id."""
 AFFIX = 64
-"""Characters of what is put before or after each piece."""
+"""Most characters put before or after each piece."""
 EDITS = ("Replace", "Prepend", "Strip", "Precompiled")
-"""Normalizers that look at parts of a text; the others follow each letter."""
+"""Normalizers that look at parts of a text; others work letter by letter."""
 BYTE_LEVEL, SPACED = 2, 3
-"""Bytes that one byte becomes as a character of GPT-2's alphabet, and as ▁."""
+"""Bytes that one byte becomes in GPT-2's alphabet, and as ▁."""
 
 KINDS = {
     "normalizers": "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Strip "
@@ -49,13 +49,13 @@ KINDS = {
     "decoders": "BPEDecoder ByteFallback ByteLevel CTC Fuse Metaspace Replace Strip WordPiece",
     "processors": "BertProcessing ByteLevel RobertaProcessing TemplateProcessing",
 }
-"""Parts that there are; what has another name, the library takes for whichever has the same fields."""
+"""Known parts; for an unknown name, the library picks any part with the same fields."""
 
 Fields = Mapping[str, Any]
 
 
 def check(path: Path) -> None:
-    """Refuse the tokenizer.json at `path` if it asks for what no tokenizer needs."""
+    """Raise for the tokenizer.json at `path` if it asks for what no tokenizer needs."""
     try:
         check_content(json.loads(read_bytes(path)))
     except OSError as error:
@@ -67,7 +67,7 @@ def check(path: Path) -> None:
 
 
 def check_content(content: Fields) -> None:
-    """Refuse what a tokenizer.json says if no tokenizer needs it."""
+    """Raise for a tokenizer.json's content if no tokenizer needs it."""
     normal = growth(content.get("normalizer"), "normalizers") * growth(content.get("pre_tokenizer"), "pretokenizers")
     for grown, what in ((normal, "a text"), (growth(content.get("decoder"), "decoders"), "an answer")):
         if grown > GROWTH:
@@ -85,7 +85,7 @@ def check_content(content: Fields) -> None:
 
 
 def steps(step: Fields | None, several: str) -> list[Fields]:
-    """The parts of a step, itself if it has none."""
+    """The parts of a step, or itself if it has none."""
     if step is None:
         return []
     if step["type"] != "Sequence":
@@ -99,7 +99,7 @@ def steps(step: Fields | None, several: str) -> list[Fields]:
 
 
 def growth(step: Fields | None, several: str) -> float:
-    """How many bytes may come of one."""
+    """How many bytes may come of one byte."""
     grown = 1.0
     for part in steps(step, several):
         grown *= growth_of(part)
@@ -107,7 +107,7 @@ def growth(step: Fields | None, several: str) -> float:
 
 
 def growth_of(step: Fields) -> float:
-    """How many bytes a normalizer, a pre-tokenizer or a decoder may make of one."""
+    """How many bytes a normalizer, a pre-tokenizer or a decoder may make of one byte."""
     match step["type"]:
         case "Replace":
             written = len(step["content"].encode())
@@ -134,7 +134,7 @@ def growth_of(step: Fields) -> float:
 
 
 def check_insertions(normalizers: Sequence[Fields]) -> None:
-    """Refuse what is put where there is nothing, before a step that follows each letter: the library then panics."""
+    """Raise for insertions of text into nothing, before a step that works letter by letter: the library panics."""
     for place, step in enumerate(normalizers):
         inserted = step["type"] == "Replace" and step["content"] and not shortest(step["pattern"])
         nothing = inserted or step.get("prepend") == ""
@@ -143,12 +143,12 @@ def check_insertions(normalizers: Sequence[Fields]) -> None:
 
 
 def shortest(pattern: Fields) -> int:
-    """Bytes of the shortest text in which a pattern is found."""
+    """The length in bytes of the shortest text that matches a pattern."""
     return len(pattern["String"].encode()) if "String" in pattern else regex.check(pattern["Regex"])
 
 
 def longest(encoded: str) -> int:
-    """Bytes of the longest text in SentencePiece's table of replacements, which is put in the place of one."""
+    """The length in bytes of the longest replacement in SentencePiece's table."""
     table = base64.b64decode(encoded, validate=True)
     if not table:
         raise ValueError("its replacement table (precompiled_charsmap) is empty")
@@ -157,7 +157,7 @@ def longest(encoded: str) -> int:
 
 
 def check_frame(step: Fields) -> None:
-    """Refuse a post-processor that names tokens which it does not have, or too many."""
+    """Raise for a post-processor with unknown tokens, or too many."""
     known = step["special_tokens"]
     known = known if isinstance(known, dict) else {one["id"]: one for one in known}
     for entry in known.values():
@@ -176,18 +176,18 @@ def check_frame(step: Fields) -> None:
 
 
 def items(template: Any) -> list[Any]:  # Any: parsed JSON
-    """The pieces of a frame, which may be written in one text."""
+    """The pieces of a frame, which may be written as one text."""
     return template.split() if isinstance(template, str) else list(template or ())
 
 
 def piece(text: str) -> Fields:
-    """A piece of a frame that is written as a text, such as $A:0 or [CLS]:0."""
+    """Parse a frame's piece that is written as text, such as $A:0 or [CLS]:0."""
     name = text.partition(":")[0]
     return {"Sequence": {"id": name[1:]}} if name.startswith("$") else {"SpecialToken": {"id": name}}
 
 
 def check_model(model: Fields) -> None:
-    """Refuse a vocabulary whose pieces could not be put together, or would take far more memory than the file."""
+    """Raise for a vocabulary whose pieces cannot be merged, or would take far more memory than the file."""
     for name in ("continuing_subword_prefix", "end_of_word_suffix", "unk_token"):
         check_affix(name, model.get(name))
     if (most := model.get("max_input_chars_per_word")) and most > WORD:
@@ -205,13 +205,13 @@ def check_model(model: Fields) -> None:
 
 
 def check_added(tokens: Sequence[Fields], normal: float) -> None:
-    """Refuse more added tokens than could be looked for in a text, some of them as the normalizer makes them."""
+    """Raise for more added tokens than can be searched for, some of them as normalized."""
     count = sum(len(token["content"]) * (normal if token.get("normalized") else 1) for token in tokens)
     if count > ADDED:
         raise ValueError(f"its added tokens have {count:,.0f} characters")
 
 
 def check_affix(name: str, text: Any) -> None:  # Any: parsed JSON
-    """Refuse what would be put before or after each piece, if it is long."""
+    """Raise for long texts put before or after each piece."""
     if isinstance(text, str) and len(text) > AFFIX:
         raise ValueError(f"its {name} has {len(text):,} characters")

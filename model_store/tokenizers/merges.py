@@ -1,4 +1,4 @@
-"""Read vocab.json and merges.txt, which are a byte-pair encoding, and check that they belong together."""
+"""Read vocab.json and merges.txt, a byte-pair encoding, and check that they belong together."""
 
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ BYTE_PAIRS: dict[str, Any] = {
     "byte_fallback": False,
     "ignore_merges": False,
 }
-"""The model of a tokenizer.json that joins pairs, before its vocabulary and its merges are known."""
+"""A byte-pair model of a tokenizer.json, without vocabulary and merges."""
 
 
 def byte_pair_encoding(folder: Path, *, suffix: str = "", unknown: str | None = None) -> dict[str, Any]:
-    """The model of a tokenizer.json, made of the two files; `suffix` ends the last token of a word."""
+    """The model of a tokenizer.json from the two files; `suffix` ends a word's last token."""
     vocabulary = read_vocabulary(folder / "vocab.json")
     merges = read_merges(folder / "merges.txt", vocabulary)
     own = {"unk_token": unknown, "end_of_word_suffix": suffix, "vocab": vocabulary, "merges": merges}
@@ -39,7 +39,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
 
 def read_merges(path: Path, vocabulary: dict[str, int]) -> list[tuple[str, str]]:
-    """The pairs that are joined, most urgent first; a third column, how often a pair was seen, is left out."""
+    """The merges, most urgent first; a third column, the frequency, is ignored."""
     try:
         lines = read_text(path).split("\n")  # not splitlines: other line ends are letters here
     except UnicodeDecodeError as error:

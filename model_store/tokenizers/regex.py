@@ -1,23 +1,23 @@
-"""Refuse regular expressions that could search for ever, and know how little the others match.
+"""Refuse regular expressions that could search for ever, and compute the shortest match of others.
 
-Oniguruma, which tokenizers use, tries every way in which a text can be matched, and panics after ten million. There
-are too many where a repetition repeats something of varying length, such as (a+)+, and where repetitions, or many
-choices, follow each other before something that may be missing, such as .*.*x.
+Oniguruma, which tokenizers uses, tries every way to match a text, and panics after ten million. There are too many if a
+repetition repeats something of varying length, such as (a+)+, and if repetitions, or many choices, follow each other
+before something that may be missing, such as .*.*x.
 """
 
 import re
 from dataclasses import dataclass, replace
 
 LONGEST = 20_000
-"""Characters of an expression, and of one written out without its counts."""
+"""Most characters of an expression, also with its counts expanded."""
 IN_A_ROW = 2
-"""Repetitions without a greatest number, one after the other, and nothing that may be missing behind them."""
+"""Most unbounded repetitions in a row, if nothing optional follows."""
 WAYS = 200
-"""Ways to match the other parts of an expression, one after the other."""
+"""Most ways to match the other parts of an expression in a row."""
 FEW = 100
-"""Repetitions up to so many have a greatest number."""
+"""Repetitions up to this many count as bounded."""
 LINEAR = (r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+",)
-"""What publishers write (EXAONE) that nests repetitions, and can nevertheless be matched in one way only."""
+"""EXAONE's expression, which nests repetitions but can be matched in one way only."""
 COUNT = re.compile(r"\{(\d{0,9})(,?)(\d{0,9})\}")
 FLAGS = re.compile(r"[imsWDSPa-]*")
 PROPERTY = re.compile(r"\{\^?\w+\}")
@@ -26,20 +26,20 @@ CODE = re.compile(r"x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{4}|0[0-7]{0
 
 @dataclass(frozen=True)
 class Extent:
-    """How much a part of an expression matches."""
+    """What a part of an expression can match."""
 
     least: int
     """Bytes."""
     repetitions: int = 0
-    """Repetitions without a greatest number, one after the other."""
+    """Unbounded repetitions in a row."""
     size: int = 1
-    """Parts, when what is counted is written out."""
+    """Number of parts, with counts expanded."""
     fixed: bool = True
-    """Whether it is always of the same length, and matches in one way only."""
+    """Whether it has a fixed length, and matches in one way only."""
     ways: int = 1
-    """In how many ways it can match at one place, but for repetitions."""
+    """In how many ways it can match at one place, repetitions aside."""
     asserts: bool = False
-    """Whether it looks at what is beside it, which may not be there."""
+    """Whether it contains an assertion about its surroundings, which may fail."""
 
 
 def check(pattern: str) -> int:
@@ -56,13 +56,13 @@ def check(pattern: str) -> int:
 
 
 class Reader:
-    """Goes through an expression once."""
+    """Parses an expression, once."""
 
     def __init__(self, pattern: str):
         self.pattern, self.place = pattern, 0
 
     def alternatives(self, depth: int) -> Extent:
-        """Everything up to the end, or to a closing parenthesis."""
+        """Everything up to the end, or a closing parenthesis."""
         if depth > 50:
             raise self.refusal("it nests too many groups")
         found = [self.sequence(depth)]
@@ -80,7 +80,7 @@ class Reader:
         )
 
     def sequence(self, depth: int) -> Extent:
-        """Parts one after the other."""
+        """Consecutive parts."""
         found = Extent(0)
         while self.place < len(self.pattern) and self.pattern[self.place] not in "|)":
             part = self.repeated(self.atom(depth))
@@ -100,7 +100,7 @@ class Reader:
         return found
 
     def repeated(self, part: Extent) -> Extent:
-        """A part with all its quantifiers."""
+        """A part with its quantifiers."""
         while self.place < len(self.pattern):
             if self.take("?"):
                 part = Extent(0, part.repetitions, part.size, fixed=False, ways=part.ways + 1)
@@ -160,9 +160,9 @@ class Reader:
         return replace(inner, least=0, fixed=False, asserts=True) if asserts else inner
 
     def bracket(self) -> Extent:
-        """A class, in which there may be others; of its characters each may be the one of fewest bytes."""
+        """A character class, perhaps nested; any of its characters may be the shortest."""
         self.take("^")
-        self.take("]")  # as the first it is a character
+        self.take("]")  # as the first one it is a character
         depth = 1
         while depth:
             if self.place >= len(self.pattern):
@@ -183,7 +183,7 @@ class Reader:
         return Extent(0, asserts=True) if letter in "bBAZzG" else Extent(1)
 
     def take(self, sign: str) -> bool:
-        """Whether this is what comes next, which is then behind."""
+        """Consume `sign` if it comes next; returns whether it did."""
         found = self.pattern.startswith(sign, self.place)
         self.place += len(sign) if found else 0
         return found

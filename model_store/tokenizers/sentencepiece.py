@@ -1,4 +1,4 @@
-"""Read a SentencePiece model: its pieces, and how a text is made ready for them.
+"""Read a SentencePiece model: its pieces, and how texts are prepared for them.
 
 The file is a protocol buffer (https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto).
 """
@@ -17,11 +17,11 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 """Kinds of pieces."""
 ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 FIXED = {1: 8, 5: 4}
-"""Bytes of the wire types that have a fixed length."""
+"""Bytes of wire types of fixed length."""
 
 
 class Piece(NamedTuple):
-    """One entry of the vocabulary; its place in the list is its id."""
+    """A vocabulary entry; its index is its id."""
 
     text: str
     score: float
@@ -30,24 +30,24 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class SentencePiece:
-    """A model file, as far as it decides about tokens."""
+    """What a model file says about tokens."""
 
     pieces: tuple[Piece, ...]
     algorithm: str
     """unigram or bpe."""
     unknown: int
-    """The id of the piece for what no other one spells."""
+    """The id of the unknown piece."""
     byte_fallback: bool
     charsmap: bytes
-    """How characters are replaced first, in SentencePiece's own form; empty: not at all."""
+    """Replacements of characters, in SentencePiece's format; empty: none."""
     dummy_prefix: bool
-    """Whether a text begins with a space that is not there."""
+    """Whether a space is prepended to texts."""
     single_spaces: bool
-    """Whether runs of spaces become one, and none is left at the ends."""
+    """Whether runs of spaces become one, and are stripped at the ends."""
 
 
 def read(path: Path) -> SentencePiece:
-    """The model in the file at `path`."""
+    """Read the model in the file at `path`."""
     try:
         return parse(read_bytes(path))
     except (ValueError, UnicodeDecodeError) as error:
@@ -57,7 +57,7 @@ def read(path: Path) -> SentencePiece:
 
 
 def parse(data: bytes) -> SentencePiece:
-    """The model in these bytes; ValueError says what is wrong with them."""
+    """Parse a model; ValueError says what is wrong."""
     pieces: list[Piece] = []
     trainer: dict[int, int | bytes] | None = None
     normalizer: dict[int, int | bytes] | None = None
@@ -113,7 +113,7 @@ def piece(data: bytes) -> Piece:
 
 
 def unknown_of(pieces: list[Piece]) -> int:
-    """The id of the unknown piece, when the pieces are a vocabulary."""
+    """The id of the unknown piece, if the pieces are a vocabulary."""
     if not pieces:
         raise ValueError("it has no pieces")
     texts = {one.text for one in pieces}
@@ -126,15 +126,15 @@ def unknown_of(pieces: list[Piece]) -> int:
 
 
 def check_charsmap(charsmap: int | bytes) -> None:
-    """Refuse a replacement table that is not whole: its length, a trie of 4-byte units, then texts that end with a 0.
+    """Raise for an invalid replacement table: its length, a trie of 4-byte units, then texts that end with 0.
 
-    The trie is one of Darts-clone: wherever a unit leads, all 256 units of that block must be there.
+    The trie is Darts-clone's: wherever a unit leads, all 256 units of that block must exist.
     """
     if isinstance(charsmap, int):
         raise ValueError("its replacement table (precompiled_charsmap) is a number")
     if not charsmap:
         return
-    import numpy as np  # which listings of models do without
+    import numpy as np  # listings of models must not import it
 
     length = int.from_bytes(charsmap[:4], "little")
     if length % 4 or not 0 < length <= len(charsmap) - 4:
@@ -149,12 +149,12 @@ def check_charsmap(charsmap: int | bytes) -> None:
     if (places | 0xFF).max() >= len(units):
         raise ValueError("its replacement table (precompiled_charsmap) leads out of itself")
     values = units[places[units[inner] >> 8 & 1 == 1]] & 0x7FFFFFFF
-    if any(value >= len(texts) or texts[value] >> 6 == 2 for value in values.tolist()):  # amid a character
+    if any(value >= len(texts) or texts[value] >> 6 == 2 for value in values.tolist()):  # within a character
         raise ValueError("its replacement table (precompiled_charsmap) names texts that are not there")
 
 
 def number_of(message: dict[int, int | bytes], number: int, default: int) -> int:
-    """A whole number or a truth value among the fields of a message."""
+    """An integer or boolean field of a message."""
     value = message.get(number, default)
     if not isinstance(value, int):
         raise ValueError(f"field {number} should be a number")
@@ -162,7 +162,7 @@ def number_of(message: dict[int, int | bytes], number: int, default: int) -> int
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a message: an int where it is written as one, else its bytes."""
+    """Yield number and value of each field: an int, or its bytes."""
     place = 0
     while place < len(data):
         key, place = varint(data, place)
@@ -184,7 +184,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def varint(data: bytes, place: int) -> tuple[int, int]:
-    """A whole number of variable length, and the place behind it."""
+    """A varint, and the place after it."""
     value = 0
     for shift in range(0, 70, 7):
         if place >= len(data):

@@ -1,7 +1,7 @@
-"""Which tokens a checkpoint's tokenizer adds to its vocabulary, and what part each special one plays.
+"""Find the tokens that a checkpoint's tokenizer adds to its vocabulary, and the special ones' roles.
 
-Publishers say so in tokenizer_config.json, special_tokens_map.json and added_tokens.json, or leave it to the
-defaults of a class of transformers, which is named in tokenizer_config.json or follows from the type of the model.
+Publishers list them in tokenizer_config.json, special_tokens_map.json and added_tokens.json, or rely on the defaults of
+a class of transformers, which is named in tokenizer_config.json or follows from the model's type.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ MODELS = {
     "T5Tokenizer": "mt5 t5",
     "Qwen2Tokenizer": "qwen2 qwen2_5_vl qwen2_vl qwen3",
 }
-"""The types of models, by the class of their tokenizer, where the publisher names none."""
+"""Model types by the class of their tokenizer, if the publisher names none."""
 CLASSES = {kind: name for name, kinds in MODELS.items() for kind in kinds.split()}
 
 END_OF_TEXT = dict.fromkeys(("unk_token", "bos_token", "eos_token"), "<|endoftext|>")
@@ -39,7 +39,7 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "RobertaTokenizer": {**FRAME, "sep_token": "</s>", "cls_token": "<s>", "mask_token": "<mask>"},
     "T5Tokenizer": {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"},
 }
-"""Roles and texts of the special tokens of a class, where the publisher does not give them."""
+"""Roles and texts of a class's special tokens, if the publisher gives none."""
 SAME = {
     "BartTokenizer": "RobertaTokenizer",
     "CodeLlamaTokenizer": "LlamaTokenizer",
@@ -48,14 +48,14 @@ SAME = {
 }
 """Classes that differ from another in nothing that matters here."""
 UNDECLARED = ("", "PreTrainedTokenizer", "TokenizersBackend")
-"""Classes that say nothing: tokenizer.json says it all, or else the type of the model."""
+"""Classes that say nothing: tokenizer.json does, or else the model's type."""
 LISTS = ("additional_special_tokens", "extra_special_tokens")
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 
 
 @dataclass(frozen=True)
 class AddedToken:
-    """A token that is found in a text before the vocabulary is asked; the fields are those of tokenizer.json."""
+    """A token that is found before the vocabulary is used, with the fields of tokenizer.json."""
 
     id: int
     content: str
@@ -67,7 +67,7 @@ class AddedToken:
 
 
 def tokenizer_class(folder: Path) -> str:
-    """The class of transformers that a checkpoint's tokenizer is of; empty if nothing tells."""
+    """The class in transformers of a checkpoint's tokenizer; "" if unknown."""
     config = optional_json(folder / "config.json")
     declared = optional_json(folder / "tokenizer_config.json").get("tokenizer_class") or config.get("tokenizer_class")
     name = str(declared or "").removesuffix("Fast")
@@ -84,25 +84,25 @@ def special_tokens(folder: Path) -> dict[str, str]:
 
 
 def declared(folder: Path) -> dict[str, Any]:
-    """The fields of the publisher's files that tell of special tokens, among others; the later file counts."""
+    """The fields of the publisher's files about special tokens, among others; later files take precedence."""
     return {**optional_json(folder / "special_tokens_map.json"), **optional_json(folder / "tokenizer_config.json")}
 
 
 def content_of(entry: Any) -> Any:  # Any: whatever the publisher wrote
-    """The text of a token that is given as a text or as an object."""
+    """The text of a token given as a text or an object."""
     return entry.get("content") if isinstance(entry, dict) else entry
 
 
 def added_tokens(folder: Path, vocabulary: Mapping[str, int], known: Sequence[AddedToken]) -> list[AddedToken]:
-    """Every added token, by id, among them those that are known from the model file itself.
+    """All added tokens by id, including those known from the model file.
 
-    A special token without an id, of which the vocabulary knows nothing, gets the next one.
+    A special token without an id that the vocabulary does not know gets the next one.
     """
     flags, ids = dict[str, dict[str, bool]](), dict[str, int]()
     given_ids = list(numbered(folder))
     replaced = {number for _, number, _ in given_ids}
     for one in known:
-        if one.id not in replaced:  # else it only kept the place for another
+        if one.id not in replaced:  # otherwise it was a placeholder
             flags[one.content], ids[one.content] = {"special": one.special}, one.id
     for content, number, entry in given_ids:
         if vocabulary.get(content, number) != number:
@@ -113,7 +113,7 @@ def added_tokens(folder: Path, vocabulary: Mapping[str, int], known: Sequence[Ad
     for content, entry, given in special_entries(folder):
         if content not in ids:
             if content not in vocabulary and not given:
-                continue  # only a default of the class, which this checkpoint has no use for
+                continue  # a default of the class that this checkpoint does not use
             following = max([len(vocabulary), *(number + 1 for number in ids.values())])
             ids[content] = vocabulary.get(content, following)
         flags[content] = {**entry, **flags.get(content, {}), "special": True}
@@ -123,7 +123,7 @@ def added_tokens(folder: Path, vocabulary: Mapping[str, int], known: Sequence[Ad
 
 
 def numbered(folder: Path) -> Iterator[tuple[str, int, dict[str, bool]]]:
-    """Text, id and flags of the tokens whose ids the publisher gives."""
+    """Text, id and flags of tokens with published ids."""
     path = folder / "tokenizer_config.json"
     entries = optional_json(path).get("added_tokens_decoder")
     if isinstance(entries, dict) and entries:
@@ -141,7 +141,7 @@ def numbered(folder: Path) -> Iterator[tuple[str, int, dict[str, bool]]]:
 
 
 def special_entries(folder: Path) -> Iterator[tuple[str, dict[str, bool], bool]]:
-    """Text and flags of the special tokens, and whether the publisher names them himself."""
+    """Text and flags of the special tokens, and whether the publisher names them."""
     files = declared(folder)
     given = [entry for role, entry in files.items() if role in ROLES]
     for name in LISTS:
@@ -156,5 +156,5 @@ def special_entries(folder: Path) -> Iterator[tuple[str, dict[str, bool], bool]]
 
 
 def flags_of(entry: Any) -> dict[str, bool]:  # Any: whatever the publisher wrote
-    """What an entry says about where its token is found."""
+    """An entry's flags about where its token is found."""
     return {name: bool(entry[name]) for name in FLAGS if name in entry} if isinstance(entry, dict) else {}

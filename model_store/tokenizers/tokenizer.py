@@ -1,7 +1,7 @@
-"""Make tokenizer.json for checkpoints that ship only a vocabulary: vocab.json and merges.txt, or SentencePiece.
+"""Convert vocabularies to tokenizer.json: vocab.json and merges.txt, or SentencePiece.
 
-What is made is what transformers' converters make of the same files (convert_slow_tokenizer.py there); it is
-written as JSON, so that the tokenizers library is needed only to use it.
+The result is that of transformers' converters (convert_slow_tokenizer.py there), written as JSON, so that the
+tokenizers library is needed only to use it.
 """
 
 import base64
@@ -18,36 +18,36 @@ from model_store.tokenizers.sentencepiece import CONTROL, NORMAL, UNUSED, USER_D
 from model_store.tokenizers.special_tokens import AddedToken, added_tokens, special_tokens, tokenizer_class
 
 REVISION = 1
-"""To be raised when the same files are to give another tokenizer.json: what was made before is then made anew."""
+"""Raised when conversion changes, so that earlier results are made again."""
 SPACE = "▁"
-"""What stands for a space in SentencePiece's pieces."""
+"""The space in SentencePiece's pieces."""
 SENTINELS = 100
-"""How many <extra_id_0>, <extra_id_1>, ... T5 has, where the publisher does not say."""
+"""How many <extra_id_0>, <extra_id_1>, ... T5 has, if the publisher does not say."""
 QWEN_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
 Part = dict[str, Any]
-"""A part of tokenizer.json: its fields differ with its "type"."""
+"""A part of tokenizer.json, whose fields depend on its "type"."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A tokenizer.json before its added tokens are known."""
+    """A tokenizer.json without its added tokens."""
 
     model: Part
     decoder: Part
     normalizers: tuple[Part, ...] = ()
     pre_tokenizers: tuple[Part, ...] = ()
     known: tuple[AddedToken, ...] = ()
-    """Tokens that the model file itself marks."""
+    """Tokens that the model file marks itself."""
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    """Special tokens put before and after every text."""
+    """Special tokens before and after every text."""
 
 
 def convert(folder: Path) -> Part:
-    """The content of tokenizer.json, made of the vocabulary in `folder`."""
+    """Convert the vocabulary in `folder` to the content of tokenizer.json."""
     parts = find(folder)(folder)
     vocabulary = ids_of(parts.model)
     added = added_tokens(folder, vocabulary, parts.known)
@@ -56,7 +56,7 @@ def convert(folder: Path) -> Part:
 
 
 def assemble(parts: Parts, added: Sequence[AddedToken], source: Path) -> Part:
-    """The content of tokenizer.json; `source` is where it comes from."""
+    """Assemble a tokenizer.json; `source` is for messages."""
     ids = ids_of(parts.model) | {one.content: one.id for one in added}
     return {
         "version": "1.0",
@@ -72,7 +72,7 @@ def assemble(parts: Parts, added: Sequence[AddedToken], source: Path) -> Part:
 
 
 def find(folder: Path) -> Callable[[Path], Parts]:
-    """The function that makes the tokenizer of the checkpoint in `folder`."""
+    """The function that converts the tokenizer of the checkpoint in `folder`."""
     name = tokenizer_class(folder)
     if name not in KINDS:
         raise UnsupportedCheckpoint(
@@ -90,12 +90,12 @@ def find(folder: Path) -> Callable[[Path], Parts]:
 
 
 def letters(*, prefix: bool = False, words: bool = True) -> Part:
-    """UTF-8 bytes as letters, within GPT-2's words or within those that were found before."""
+    """UTF-8 bytes as letters, within GPT-2's words or within words found before."""
     return {"type": "ByteLevel", "add_prefix_space": prefix, "trim_offsets": True, "use_regex": words}
 
 
 def split(pattern: str) -> Part:
-    """Cut where a regular expression finds something."""
+    """Split where a regular expression matches."""
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
@@ -117,7 +117,7 @@ def gpt_neox(folder: Path) -> Parts:
 
 
 def qwen2(folder: Path) -> Parts:
-    """Qwen: its own idea of a word, in which each digit is one."""
+    """Qwen: its own words, in which each digit is one."""
     parts = byte_level(folder)
     words = split(QWEN_WORDS), {**parts.pre_tokenizers[0], "use_regex": False}
     return replace(parts, normalizers=({"type": "NFC"},), pre_tokenizers=words)
@@ -130,7 +130,7 @@ def roberta(folder: Path) -> Parts:
 
 
 def biogpt(folder: Path) -> Parts:
-    """BioGPT: words of the Moses tokenizer, which whoever uses this has to find and to put together again."""
+    """BioGPT: Moses' words, which the user of this must split and join."""
     roles = special_tokens(folder)
     return Parts(
         byte_pair_encoding(folder, suffix="</w>", unknown=roles.get("unk_token")),
@@ -183,11 +183,11 @@ KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Path], Parts]]] = {
     "RobertaTokenizer": (("vocab.json", "merges.txt"), roberta),
     "T5Tokenizer": (("spiece.model",), t5),
 }
-"""The files that the tokenizer of each class is made of, and the function that makes it."""
+"""The files and converter of each tokenizer class."""
 
 
 def segmentation(model: SentencePiece) -> tuple[Part, Part]:
-    """The model of a tokenizer.json that cuts a text into these pieces, and the decoder that joins them."""
+    """The model for these pieces, and the decoder that joins them."""
     steps: list[Part] = [{"type": "Replace", "pattern": {"String": SPACE}, "content": " "}]
     steps += [{"type": "ByteFallback"}] if model.byte_fallback else []
     steps += [{"type": "Fuse"}]
@@ -210,7 +210,7 @@ def segmentation(model: SentencePiece) -> tuple[Part, Part]:
 
 
 def merges(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
-    """Every pair of pieces that makes another one, that with the best score first."""
+    """All pairs of pieces that merge to another, best score first."""
     spelled = {one.text: number for number, one in enumerate(pieces) if one.kind in (NORMAL, USER_DEFINED, UNUSED)}
     pairs = [
         (-pieces[number].score, place, len(text) - place, text[:place], text[place:])
@@ -223,10 +223,10 @@ def merges(pieces: Sequence[Piece]) -> list[tuple[str, str]]:
 
 
 def spacing(model: SentencePiece, *, everywhere: bool) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-    """The normalizers, and the pre-tokenizers, that make a text ready for the pieces.
+    """The normalizers and pre-tokenizers that prepare a text for the pieces.
 
-    Where SentencePiece puts a space before the text, transformers does so after every special token too
-    (`everywhere`, which it calls legacy), or only at the beginning of the whole.
+    If SentencePiece puts a space before the text, transformers does so after every special token too (`everywhere`,
+    which it calls legacy), or only at the beginning.
     """
     steps: list[Part] = []
     if model.charsmap:
@@ -243,7 +243,7 @@ def spacing(model: SentencePiece, *, everywhere: bool) -> tuple[tuple[Part, ...]
 
 
 def marked(pieces: Sequence[Piece]) -> tuple[AddedToken, ...]:
-    """The pieces that are found in a text before it is cut: control tokens, which are special, and symbols."""
+    """The pieces that are found before splitting: control tokens, which are special, and symbols."""
     return tuple(
         AddedToken(number, one.text, special=one.kind == CONTROL)
         for number, one in enumerate(pieces)
@@ -252,15 +252,15 @@ def marked(pieces: Sequence[Piece]) -> tuple[AddedToken, ...]:
 
 
 def ids_of(model: Part) -> dict[str, int]:
-    """Tokens of a model and their ids."""
+    """A model's tokens and ids."""
     found = model.get("vocab") or {}
     return dict(found) if isinstance(found, dict) else {text: number for number, (text, _) in enumerate(found)}
 
 
 def enter(model: Part, vocabulary: Mapping[str, int], added: Sequence[AddedToken], folder: Path) -> None:
-    """Give the added tokens their ids in the model: in the place of what only kept them free, or behind the last one.
+    """Give added tokens their ids in the model: replacing placeholders, or after the last one.
 
-    The tokenizers library counts on from the last one by itself; ids with gaps stand in the vocabulary.
+    The tokenizers library numbers further ones by itself; ids with gaps must be in the vocabulary.
     """
     texts = {number: text for text, number in vocabulary.items()}
     beyond = [one for one in added if one.id not in texts]
@@ -306,7 +306,7 @@ def frame(before: Sequence[str], after: Sequence[str], ids: Mapping[str, int], f
 
 
 def sequence(name: str, steps: Sequence[Part]) -> Part | None:
-    """Steps one after the other, as a field of tokenizer.json."""
+    """A sequence of steps as a field of tokenizer.json."""
     if len(steps) < 2:
         return steps[0] if steps else None
     return {"type": "Sequence", name: list(steps)}

@@ -1,4 +1,4 @@
-"""Whether a tokenizer is one, and belongs to a model."""
+"""Check that a tokenizer is valid, and belongs to a model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ KINDS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 
 
 def check_tokenizer(folder: Path, rows: int) -> None:
-    """Raise when the tokenizer of a checkpoint, as published or as it is converted, does not belong to the model."""
+    """Raise if a checkpoint's tokenizer, published or converted, does not belong to the model."""
     published = folder / "tokenizer.json"
     if published.is_file():
         check_vocabulary(read_json(published), rows, published)
@@ -21,10 +21,10 @@ def check_tokenizer(folder: Path, rows: int) -> None:
 
 
 def check_vocabulary(content: Mapping[str, Any], rows: int, path: Path) -> None:
-    """Raise when the vocabulary of a tokenizer.json, from `path`, goes beyond the `rows` of the embedding.
+    """Raise if a tokenizer.json's vocabulary has more than `rows` ids.
 
-    It may be smaller, for embeddings are padded. Tokens added to it may lie beyond: Gemma 3 of 1B has one, for images,
-    that its texts never hold.
+    It may have fewer, as embeddings are padded. Added tokens may be beyond: Gemma 3 of 1B has one, for images, that its
+    texts never contain.
     """
     model = content.get("model")
     if not isinstance(model, dict) or model.get("type", "BPE") not in KINDS:
@@ -44,7 +44,7 @@ def check_vocabulary(content: Mapping[str, Any], rows: int, path: Path) -> None:
 
 
 def check_merges(model: Mapping[str, Any], path: Path) -> None:
-    """Raise when tokens are joined that the vocabulary does not have: the tokenizers library may break over them."""
+    """Raise if merges use tokens that the vocabulary lacks, on which the tokenizers library may fail."""
     vocabulary, prefix = model.get("vocab") or {}, model.get("continuing_subword_prefix") or ""
     for merge in model.get("merges") or ():
         pair = merge.split(" ") if isinstance(merge, str) else merge

@@ -1,4 +1,4 @@
-"""`cp`: a model under a second name; no byte of it is there twice where the disk knows links."""
+"""`cp`: a model under a second name, sharing its bytes where the disk has hard links."""
 
 import shutil
 
@@ -13,7 +13,7 @@ from model_store.store import Store, read_model
 
 
 def copy(store: Store, name: str, new: str) -> StoredModel:
-    """The model `name`, with what it was lowered to, under the name `new` as well; that comes last."""
+    """Copy the model `name` and its variants to the name `new`; the manifest comes last."""
     check_new_name(new)
     model = store.get(name)
     if new in store.locations():
@@ -24,9 +24,9 @@ def copy(store: Store, name: str, new: str) -> StoredModel:
     with writing(here.root), alone(here, f"copying it to {new}"), alone(there, f"copying {model.name}"):
         if new in store.locations():
             raise StoreError(f"there is a model called {new!r} already: another process was quicker")
-        shutil.rmtree(target, ignore_errors=True)  # of a copy that was stopped
+        shutil.rmtree(target, ignore_errors=True)  # of an interrupted copy
         target.mkdir()
-        lowered = here.manifest.is_file() and not model.export  # what stands for an export names its place
+        lowered = here.manifest.is_file() and not model.export  # an export's stand-in contains its path
         for variant in read_model(here.folder).variants if lowered else ():
             with unfinished(target) as made:
                 link_tree(variant.folder, made / "copy", but=PREFIX)

@@ -1,4 +1,4 @@
-"""`gc`: the garbage in the store, whoever left it."""
+"""`gc`: garbage in the store, whoever left it."""
 
 import os
 import re
@@ -20,14 +20,14 @@ from model_store.models import BUILTIN, is_name
 from model_store.store import Store
 
 STALE = 7 * 24 * 3600.0
-"""Seconds after which nobody is expected to go on with a pull that was stopped."""
+"""After so many seconds a stopped pull is not expected to go on."""
 TEMPORARY = re.compile(r"\.(.+\.json\.\d+|\.?reference-\d+\.npz)")
 """Names of files that are being written."""
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """A file or folder that can go."""
+    """A file or folder that can be deleted."""
 
     path: Path
     size: int
@@ -40,19 +40,19 @@ def collect(
 ) -> list[Garbage]:
     """Delete what nobody needs, or only find it; what another process works on is left out.
 
-    A manifest that was altered is told to `warn`, and what it may need stays: its model's, or the blobs. So is a folder
-    of models that cannot be written to.
+    `warn` is told of an altered manifest, for which everything that it may need stays, its model's files or the blobs,
+    and of a folder of models that cannot be written to.
     """
     found: list[Garbage] = []
     for root in store.roots:
         if not root.is_dir():
             continue
-        if not os.access(root, os.W_OK):  # another user's, or a disk that can only be read
+        if not os.access(root, os.W_OK):  # another user's, or a read-only disk
             warn(f"{root} cannot be written to, and is left as it is")
             continue
         for name in every_name(root):
             location = Location(root, name)
-            with suppress(StoreError), alone(location, "collecting garbage"), telling(warn):  # else it is in use
+            with suppress(StoreError), alone(location, "collecting garbage"), telling(warn):  # otherwise it is in use
                 found += sweep(of_model(location, time.time() if now is None else now), dry_run)
         if own(root, BLOBS).is_dir():
             with blobs.alone_with_blobs(root), telling(warn):
@@ -62,7 +62,7 @@ def collect(
 
 @contextmanager
 def telling(warn: Callable[[str], None]) -> Iterator[None]:
-    """Tell what is wrong in here, and go on behind it."""
+    """Context that reports errors to `warn`, and goes on."""
     try:
         yield
     except StoreError as error:
@@ -70,7 +70,7 @@ def telling(warn: Callable[[str], None]) -> Iterator[None]:
 
 
 def every_name(root: Path) -> list[str]:
-    """Every model of which there is something."""
+    """All models of which anything exists."""
     names = {path.name for path in root.iterdir() if path.is_dir() and not path.is_symlink()}
     parts = [path.name for path in (root / CHECKPOINTS).glob("*")] + [name for name in names if name.endswith(".gone")]
     names |= {re.sub(r"\.(partial|old|gone)$", "", part.removeprefix(".")) for part in parts}
@@ -102,7 +102,7 @@ def of_model(location: Location, now: float) -> Iterator[Garbage]:
 
 
 def superseded(path: Path) -> str:
-    """Why a variant or a converted tokenizer is of no use any more; empty if it is."""
+    """Why a variant or a converted tokenizer is obsolete; "" if it is not."""
     from model_store.tokenizers import tokenizer
 
     if path.name.startswith("tokenizer-"):
@@ -114,14 +114,14 @@ def superseded(path: Path) -> str:
     variant = variants.read(path)
     if variant is None:
         return "it is not whole"
-    with suppress(backends.BackendError):  # its runtime is not installed now: who knows
+    with suppress(backends.BackendError):  # its runtime is not installed: unknown
         if variant.signature != (current_one := backends.get(backend).signature()):
             return f"it was lowered for {variant.signature}, and here is {current_one}"
     return ""
 
 
 def at(path: Path, why: str) -> Garbage:
-    """A file or folder that can go."""
+    """A file or folder that can be deleted."""
     if path.is_dir() and not path.is_symlink():
         return Garbage(path, freed_by(path), why)
     status = path.lstat()
@@ -129,7 +129,7 @@ def at(path: Path, why: str) -> Garbage:
 
 
 def sweep(found: Iterator[Garbage], dry_run: bool) -> list[Garbage]:
-    """Delete what was found, unless that is only to be told."""
+    """Delete what was found, unless it is a dry run."""
     every = list(found)
     if not dry_run:
         for one in every:

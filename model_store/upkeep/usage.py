@@ -1,4 +1,4 @@
-"""`du`: what each model takes on the disk, and what it shares with others."""
+"""`du`: each model's disk usage, and what it shares with others."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ from model_store.runtime_caches import caches_in
 from model_store.store import Store
 
 File = tuple[int, int]
-"""The identity of a file, however many names it has: its disk and its number there."""
+"""A file's identity, whatever its names: its disk and its number there."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes of a model on the disk; a checkpoint that is linked where it was takes none here."""
+    """A model's bytes on disk; a checkpoint that is linked where it was counts as none."""
 
     name: str
     own: int
-    """Of its checkpoint, and of no other model's."""
+    """Of its checkpoint alone."""
     shared: int
-    """Of its checkpoint or variants, and of another model's, too."""
+    """Of its checkpoint or variants, and another model's too."""
     variants: int
-    """Of what it was lowered to, alone, with what the runtimes keep beside."""
+    """Of its variants alone, with the runtimes' caches."""
     caches: int
-    """Of the variants, what the runtimes keep."""
+    """Of the runtimes' caches in the variants."""
 
 
 def usage(store: Store) -> list[Usage]:
-    """The usage of each model, by name; the built-in too, where it has been lowered."""
+    """Each model's usage, by name; the built-in one's too, if it was lowered."""
     files: dict[str, tuple[dict[File, int], dict[File, int], int]] = {}
     for name, location in store.every_location().items():
         checkpoint = files_in(location.checkpoint) | files_in(location.imported)
@@ -49,7 +49,7 @@ def usage(store: Store) -> list[Usage]:
 
 
 def total(store: Store) -> int:
-    """Bytes of everything in the store, each file once, whoever has it."""
+    """Bytes of everything in the store, where each file counts once."""
     return sum({file: size for root in store.roots for file, size in files_in(root).items()}.values())
 
 
