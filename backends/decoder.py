@@ -302,8 +302,6 @@ class Decoder:
         widest = max(layer.head_dim for layer in self.layers)
         if widest * self.context_length > LARGEST:
             raise ValueError(f"a context of {self.context_length:,} tokens with heads of {widest:,} is too large")
-        if not any(layer.attends for layer in self.layers):
-            raise ValueError("none of its layers attends")
         if not 0 <= self.start_token < self.vocab_size:
             raise ValueError(f"the start token {self.start_token} is not among the {self.vocab_size} of the vocabulary")
 

@@ -118,7 +118,8 @@ class RowsBatch:
 
         The system gives memory only to what is written to.
         """
-        held, _, capacity, _ = next(iter(self.buffers.values())).shape if self.buffers else (0, 0, 0, 0)
+        held = len(next(iter({**self.buffers, **self.states}.values()), ()))
+        capacity = min((values.shape[2] for values in self.buffers.values()), default=self.session.context_length)
         if rows <= held and length <= capacity:
             return
         held = max(held, 1 << max(rows - 1, 1).bit_length())

@@ -47,7 +47,7 @@ class Step:
         last: int = 1,
     ):
         """Bind the caches and states of some rows; `unseen` has how many first tokens each window hides."""
-        batch = len(next(iter(cache.values())))
+        batch = len(next(iter({**cache, **states}.values())))
         self.runtime, self.binding = session.runtime, session.runtime.io_binding()
         self.logits: np.ndarray = np.empty((batch, last, session.vocab_size), np.float32)
         self.tokens, self.positions = np.empty((batch, count), np.int64), np.empty((batch, count), np.int64)
@@ -71,7 +71,7 @@ class Step:
         self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
         first = [unseen[window] for window in session.windows]
         caches = {name: shown(values, first[layer_of(name)]) for name, values in cache.items()}
-        others = session.unused(in_bytes=next(iter(cache)).startswith("bytes_"))
+        others = session.unused(in_bytes=any(name.startswith("bytes_") for name in cache))
         arrays = self.feeds | caches | session.memory | others | states
         for name in session.inputs:
             value = wrap(arrays[name])

@@ -79,7 +79,7 @@ class History:
     # Conversations
 
     def list(self, limit: int = -1, *, drafts: bool = False) -> Sequence[Conversation]:
-        """Conversations with messages, pinned ones first, then by last use; with `drafts`, also those with only a draft."""
+        """Conversations with messages, pinned first, then by last use; with `drafts`, also those with only a draft."""
         return self._conversations(f"{LISTED[drafts]} {ORDER} LIMIT ?", limit)
 
     def page(self, words: str = "", limit: int = -1) -> tuple[Sequence[Conversation], int]:

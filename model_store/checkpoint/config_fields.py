@@ -92,12 +92,14 @@ NAMED: dict[str, Kind] = {
     "use_cla use_mixed_mlp_moe use_sliding_window": FLAG,
     "bos_token_id eos_token_id": TOKENS,
     "decoder_start_token_id pad_token_id": TOKEN,
-    "layer_norm_eps layer_norm_epsilon norm_eps norm_epsilon rms_norm_eps": EPSILON,
+    "layer_norm_eps layer_norm_epsilon mixer_rms_eps norm_eps norm_epsilon rms_norm_eps": EPSILON,
     "long_factor short_factor": FACTORS,
     "layer_rope_theta": BASES,
     "intermediate_size moe_intermediate_size moe_topk num_shared_expert": SIZE_OR_SIZES,
     "activation_sparsity_pattern": SHARES,
-    "mamba_dt_rank": Kind('a whole number, 1 or more, or "auto"', lambda value: SIZE.fits(value) or value == "auto"),
+    "mamba_dt_rank time_step_rank": Kind(
+        'a whole number, 1 or more, or "auto"', lambda value: SIZE.fits(value) or value == "auto"
+    ),
     "attn_layer_indices full_attn_idxs mlp_only_layers": NUMBERS,
     "moe_layer_end_index": LAST,
     "no_rope_layers": SWITCHES,
@@ -118,8 +120,8 @@ SIZES = {
     "hidden_size n_embd n_embed d_model intermediate_size n_inner d_ff ffn_dim ffn_hidden_size word_embed_proj_dim": 1
     << 20,
     "linear_num_key_heads linear_num_value_heads mamba_n_groups mamba_n_heads mamba_num_heads n_groups": 1 << 13,
-    "linear_key_head_dim linear_value_head_dim mamba_d_state mamba_head_dim ssm_state_size": 1 << 12,
-    "conv_L_cache linear_conv_kernel_dim mamba_d_conv mamba_expand conv_kernel": 1 << 8,
+    "linear_key_head_dim linear_value_head_dim mamba_d_state mamba_head_dim ssm_state_size state_size": 1 << 12,
+    "conv_L_cache linear_conv_kernel_dim mamba_d_conv mamba_expand conv_kernel expand": 1 << 8,
     "attn_layer_period expert_layer_period": 1 << 12,
     "dim_model_base moe_intermediate_size shared_expert_intermediate_size": 1 << 20,
     "kv_lora_rank mamba_d_ssm q_lora_rank": 1 << 16,

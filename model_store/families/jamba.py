@@ -7,7 +7,7 @@ import numpy as np
 
 from backends.decoder import Decoder, Experts, Layer, SelectiveState
 from model_store.checkpoint.checkpoint import Config
-from model_store.checkpoint.weights import flattened
+from model_store.checkpoint.weights import Source, flattened
 from model_store.families import given, kinds_of, llama, sparse_layers
 from model_store.families.llama import PREFIX, TIED, UNUSED
 
@@ -33,22 +33,29 @@ def queries_alone(values: np.ndarray, layer: Layer) -> np.ndarray:
     return values[how.rank + how.size :]
 
 
+def state_weights(state: str) -> dict[str, Source]:
+    """Where the weights of a state are whose names begin with `state`."""
+    return {
+        "in_proj": f"{state}.in_proj",
+        "convolution": (f"{state}.conv1d", flattened),
+        "steps_down_proj": (f"{state}.x_proj", steps_first),
+        "steps_proj": f"{state}.dt_proj",
+        "keys_proj": (f"{state}.x_proj", keys_alone),
+        "queries_proj": (f"{state}.x_proj", queries_alone),
+        "decay": f"{state}.A_log",
+        "skip": f"{state}.D",
+    }
+
+
 STATE, FORWARD = "layers.{0}.mamba", "layers.{0}.feed_forward"
 MODEL = {**llama.MODEL, "norm": "final_layernorm"}
 LAYER = {
     **llama.LAYER,
     "o_proj": f"layers.{{0}}.self_attn.o_proj={STATE}.out_proj",
-    "in_proj": f"{STATE}.in_proj",
-    "convolution": (f"{STATE}.conv1d", flattened),
-    "steps_down_proj": (f"{STATE}.x_proj", steps_first),
+    **state_weights(STATE),
     "steps_down_norm": f"{STATE}.dt_layernorm",
-    "steps_proj": f"{STATE}.dt_proj",
-    "keys_proj": (f"{STATE}.x_proj", keys_alone),
     "keys_norm": f"{STATE}.b_layernorm",
-    "queries_proj": (f"{STATE}.x_proj", queries_alone),
     "queries_norm": f"{STATE}.c_layernorm",
-    "decay": f"{STATE}.A_log",
-    "skip": f"{STATE}.D",
     "ffn_norm": "layers.{}.pre_ff_layernorm",
     "gate_up_proj": f"{FORWARD}.gate_proj {FORWARD}.up_proj",
     "down_proj": f"{FORWARD}.down_proj",

@@ -116,11 +116,6 @@ def test_large_states_are_kept_at_two_places_at_least(
     assert session.forward(tokens[:, 41:42]) == near(last_logits(model, tokens[:, :42]), abs=2e-4)
 
 
-def test_a_decoder_of_which_no_layer_attends_is_refused(model: tuple[Decoder, Weights]) -> None:
-    with pytest.raises(ValueError, match="none of its layers attends"):
-        replace(model[0], layers=tuple(one for one in model[0].layers if one.recurrence))
-
-
 @pytest.mark.parametrize("more", [0, 5])
 def test_what_was_exported_is_put_back_or_read_again(
     model: tuple[Decoder, Weights], session: RecurrentSession, more: int

@@ -61,6 +61,8 @@ GEMMA4 |= dict(
 DELTA: dict[str, object] = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8)
 DELTA |= dict(linear_value_head_dim=12)
 MAMBA: dict[str, object] = dict(mamba_n_heads=8, mamba_d_head=16, mamba_d_state=12, mamba_n_groups=1, mamba_d_conv=3)
+SELECTIVE: dict[str, object] = dict(vocab_size=96, hidden_size=64, num_hidden_layers=2, state_size=12, conv_kernel=3)
+SELECTIVE |= dict(layer_norm_epsilon=EPSILON, max_position_embeddings=64)
 BLOCKS: dict[str, object] = dict(LLAMA, head_dim=16, mlp_hidden_act="relu2", time_step_min=1e-9, conv_kernel=3)
 BLOCKS |= dict(mamba_num_heads=8, mamba_head_dim=16, ssm_state_size=12, layer_norm_epsilon=EPSILON)
 LATENT: dict[str, object] = dict(kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=16)
@@ -225,6 +227,9 @@ CASES: dict[str, dict[str, object]] = {
     "stablelm-parallel": dict(LLAMA, use_parallel_residual=True),
     "olmo_hybrid": dict(LLAMA, **DELTA, layer_types=["linear_attention", "full_attention"], pad_token_id=0),
     "bamba": dict(LLAMA, **MAMBA, attn_layer_indices=[1]),
+    "mamba": dict(SELECTIVE, use_conv_bias=False, use_bias=True),
+    "mamba2": dict(SELECTIVE, num_heads=8, head_dim=16, n_groups=2),
+    "falcon_mamba": dict(SELECTIVE, time_step_rank=12, mixer_rms_eps=0.1),
     "jamba": dict(LLAMA, attn_layer_period=2, attn_layer_offset=1, num_experts=1, num_experts_per_tok=1)
     | dict(mamba_d_state=12, mamba_d_conv=3, mamba_expand=2, mamba_dt_rank=12),
     "jamba-experts": dict(LLAMA, attn_layer_period=2, attn_layer_offset=0, num_experts=6, intermediate_size=48)

@@ -22,7 +22,6 @@ from support.respelled_checkpoints import Tensors, configure, respelled
 TYPES = {
     "dbrx": "mixes experts",
     "deepseek_v32": "latents",
-    "mamba": "recurrent state",
     "rwkv": "recurrent state",
     "zamba2": "recurrent state",
     "glm4v": "images or sound",

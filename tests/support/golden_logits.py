@@ -20,8 +20,8 @@ from model_store.convert import open_checkpoint
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
 STATES = (
-    "bamba", "falcon_h1", "granitemoehybrid-", "jamba", "lfm2", "lfm3", "nemotron_h", "olmo_hybrid", "qwen3_5",
-    "qwen3_next",
+    "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid-", "jamba", "lfm2", "lfm3", "mamba", "nemotron_h",
+    "olmo_hybrid", "qwen3_5", "qwen3_next",
 )  # fmt: skip
 RECURRENT = tuple(case for case in CASES if case.startswith(STATES))
 """Those whose layers keep states."""
