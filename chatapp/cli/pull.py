@@ -83,6 +83,6 @@ def prepare(store: Store, name: str, placement: "PlacementOptions", on_progress:
     found = measuring.measure_all(store, model, placement, on_progress=on_progress)
     ranking = selection.rank(found, placement.objective)
     if not ranking:
-        failed = selection.explain_failures(found)
-        raise backends.BackendError(f"{name} was pulled, but cannot run here: {failed}; see chatapp devices")
+        failed = selection.explain_failures(store, model, found)
+        raise backends.BackendError(f"{name} was pulled, but cannot run here: {failed}")
     return str(ranking[0].placement)

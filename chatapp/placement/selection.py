@@ -53,7 +53,7 @@ def rank_runnable(store: Store, model: StoredModel, options: PlacementOptions) -
         ranking = [*rank(found, options.objective), *(one for one in untried if not one.failure)]
         if ranking:
             return [one.placement for one in ranking]
-    raise BackendError(f"{model.name} cannot run here: {explain_failures(judged)}; see chatapp devices")
+    raise BackendError(f"{model.name} cannot run here: {explain_failures(store, model, judged)}")
 
 
 def choose_on_backend(store: Store, model: StoredModel, options: PlacementOptions, name: str) -> Placement:
@@ -64,7 +64,7 @@ def choose_on_backend(store: Store, model: StoredModel, options: PlacementOption
     if not usable:
         raise BackendError(
             f"{model.name} failed verification on {name} {device} at {', '.join(one.precision for one in possible)}; "
-            f"chatapp show {model.name} tells more, and --precision {model.precision} runs it all the same"
+            f"chatapp show {model.name} tells more, and {advise(store, model)}"
         )
     return usable[0]
 
@@ -177,6 +177,16 @@ def estimate_cost(one: Measurement, objective: str) -> float:
     return seconds * prompt / length + answer * step
 
 
-def explain_failures(found: list[Measurement]) -> str:
-    """Why each placement was rejected, for messages."""
-    return "; ".join(f"{one.placement}: {one.failure}" for one in found if one.failure)
+def explain_failures(store: Store, model: StoredModel, found: list[Measurement]) -> str:
+    """Why each placement was rejected, and what to do."""
+    wrong = any(find_rejection(store, model, one.placement) for one in found)
+    reasons = [f"{one.placement}: {one.failure}" for one in found if one.failure]
+    return "; ".join([*reasons, advise(store, model) if wrong else "see chatapp devices"])
+
+
+def advise(store: Store, model: StoredModel) -> str:
+    """What to name where verification failed: a place and precision that passed it, or else the usual precision."""
+    for one in store.get(model.name).variants:
+        if any(verdict["passed"] for verdict in one.verdicts.values()):
+            return f"--backend {one.backend} --precision {one.precision} passed it"
+    return f"--precision {model.precision} runs it all the same"

@@ -275,9 +275,13 @@ def test_where_everything_failed_nothing_is_chosen(
     with pytest.raises(BackendError, match="failed verification on onnx cpu at int8, int8-128, f32; chatapp show tiny"):
         choose_on_backend(store, model, PlacementOptions(), "onnx")
     for _ in "measured", "verified alone":
-        with pytest.raises(BackendError, match="it failed verification: decode: far off"):
+        with pytest.raises(BackendError, match="decode: far off; --precision int8 runs it all the same"):
             open_engine(store, "tiny", PlacementOptions())
         (store.folder("tiny") / RECORD).unlink(missing_ok=True)
+    store.keep_verdict(store.lowered(model, "onnx", "int4"), "cpu", {"passed": True})
+    for wish in PlacementOptions("onnx"), PlacementOptions():
+        with pytest.raises(BackendError, match=r"failed verification.*; .*--backend onnx --precision int4 passed it"):
+            open_engine(store, "tiny", wish)
 
 
 def test_another_device_is_another_verdict(store: Store, model: StoredModel) -> None:
