@@ -253,10 +253,10 @@ def test_the_catalogue_is_listed_without_the_network(chatapp: Run) -> None:
 def test_a_search_finds_what_runs_here(chatapp: Run, tiny: Path, loopback: LoopbackHub, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    (other / "config.json").write_text('{"model_type": "mamba"}')
-    loopback.publish("org/tiny-mamba", other)
+    (other / "config.json").write_text('{"model_type": "rwkv"}')
+    loopback.publish("org/tiny-rwkv", other)
     done = chatapp("search", "tiny")
-    assert "org/tiny " in done.stdout and "tinyllama-chat" in done.stdout and "mamba" not in done.stdout
+    assert "org/tiny " in done.stdout and "tinyllama-chat" in done.stdout and "rwkv" not in done.stdout
     assert re.search(r"org/tiny +llama +1M +201 MB or more +7 +mit", done.stdout)
     found = json.loads(chatapp("search", "tiny", "--json").stdout)
     assert found["hub"][0]["memory"] == 201_003_906

@@ -160,7 +160,7 @@ def test_a_digest_that_is_none_is_refused(
         ("config.json", "[" * 100_000, "not valid JSON"),
         ("config.json", "[]", "no JSON object"),
         ("config.json", "{" + " " * (1 << 22) + "}", "too many for such a file"),
-        ("config.json", '{"model_type": "mamba"}', "org/tiny cannot be run: .*mamba"),
+        ("config.json", '{"model_type": "rwkv"}', "org/tiny cannot be run: .*rwkv"),
         ("config.json", '{"model_type": "llama"}', "lacks a field"),
         ("config.json", '{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}', "already.*awq"),
         ("config.json", '{"model_type": "llama", "num_hidden_layers": 100000000}', "num_hidden_layers in config"),
