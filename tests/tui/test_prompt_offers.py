@@ -68,6 +68,20 @@ async def test_what_follows_a_command_is_never_taken_for_its_name(line: str) -> 
         await app.until(lambda: app.commands == [line])
 
 
+async def test_the_note_stands_above_the_prompt_in_each_frame() -> None:
+    async with page(Prompt()) as app:
+        popup, layouts = app.prompt.popup, list[tuple[int, int]]()
+        app.screen.screen_layout_refresh_signal.subscribe(
+            app, lambda _: layouts.append((popup.region.bottom, app.prompt.region.y)), immediate=True
+        )
+        popup.tell("a note")
+        await app.until(lambda: "a note" in app.picture)
+        layouts.clear()
+        app.prompt.insert("\n\n")
+        await app.until(lambda: app.prompt.size.height == 3 and layouts)
+        assert all(bottom == top for bottom, top in layouts)
+
+
 @pytest.mark.parametrize("size", [(80, 24), (80, 7)])
 async def test_every_command_can_be_reached_whatever_the_room(size: tuple[int, int]) -> None:
     async with page(Prompt(commands=listed()), size) as app:

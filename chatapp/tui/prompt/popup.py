@@ -8,7 +8,6 @@ from typing import Final
 
 from textual import events
 from textual.content import Content
-from textual.geometry import Offset
 from textual.strip import Strip
 from textual.style import Style
 from textual.widget import Widget
@@ -38,7 +37,7 @@ class Popup(Widget):
     DEFAULT_CSS = """
     Popup {
         overlay: screen;
-        position: absolute;
+        offset-y: -100%;
         display: none;
         background: $panel;
         color: $text;
@@ -100,14 +99,11 @@ class Popup(Widget):
         self.refresh()
 
     def stretch(self) -> None:
-        """Set size and position: upwards from the prompt, if that has the focus."""
+        """Take as many rows as fit above the prompt, if that has the focus."""
         below = bool(self.note or self.problem)
         self.rows = min(len(self.choices), max(1, min(ROWS, self.prompt.region.y - below)))
-        height = self.rows + below
-        self.display = height > 0 and self.prompt.has_focus
-        if self.display:
-            self.styles.width, self.styles.height = self.prompt.region.width, height
-            self.styles.offset = self.prompt.region.offset - Offset(0, height)
+        self.styles.height = self.rows + below
+        self.display = self.rows + below > 0 and self.prompt.has_focus
         self.refresh()
 
     def render_line(self, y: int) -> Strip:

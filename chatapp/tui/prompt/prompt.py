@@ -344,7 +344,7 @@ class Prompt(Box):
         event.prevent_default()
 
     def on_mount(self) -> None:
-        self.screen.mount(self.popup)  # on the screen, so that it can cover what is around the prompt
+        self.screen.mount(self.popup, before=self)  # in its place: it covers what is above the prompt
         self.screen.screen_layout_refresh_signal.subscribe(self, lambda _: self.popup.stretch(), immediate=True)
 
     def on_unmount(self) -> None:
