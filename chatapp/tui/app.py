@@ -72,6 +72,7 @@ class ChatApp(App[None]):
     ) -> None:
         """Start a new conversation if a model or setup is given, otherwise resume the last one."""
         super().__init__(driver)
+        self.stylesheet.reparse = self.stylesheet.parse  # type: ignore[method-assign]  # keeps what is parsed already
         parse_pastes(self.driver_class)
         self.workspace, self.settings = workspace, workspace.read_settings()
         self.keyboard = Keyboard(self)
