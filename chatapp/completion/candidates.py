@@ -66,7 +66,7 @@ def find_candidates(
 
 
 def judge(gate: Gate, place: Place, candidate: Candidate) -> Candidate:
-    """The candidate with its faults at the place; without its closing end, if that is there already."""
+    """The candidate with its faults at the place; cut before what the editor has closed there, if that is better."""
     verdict, text = gate.judge(place, candidate.text), candidate.text
     shorter = leave_closed(text, place.suffix)
     if shorter != text and (verdict.reason or matches_better(place, shorter, text)):
@@ -83,10 +83,10 @@ def matches_better(place: Place, text: str, other: str) -> bool:
 
 
 def leave_closed(text: str, behind: str) -> str:
-    """Remove closing brackets and quotes that the editor has inserted already."""
+    """The text before the brackets or quotes that the editor has inserted behind the cursor already."""
     closed = CLOSED.match(behind)
     ends = [closed[0][:length] for length in range(closed.end(), 0, -1)] if closed else []
-    return next((text.removesuffix(end) for end in ends if text.endswith(end)), text)
+    return next((text.rpartition(end)[0] for end in ends if end in text), text)
 
 
 def ask(engine: Engine, place: Place, found: Sequence[Candidate], wanted: Wanted) -> list[tuple[str, float]]:

@@ -79,13 +79,15 @@ def test_what_an_editor_has_closed_already_is_not_offered_again(tokenizer: Token
         ("path)", "))\n", "path"),
         ('name")', '")\n', "name"),
         ("x]:", "]:", "x"),
+        ("self, path):", ")", "self, path"),
+        ('__main__":', '"', "__main__"),
         ("path)", ", more)", "path)"),
         ("path)", "\n)", "path)"),
         ("path", ")", "path"),
         (")", ")", ""),
     ],
 )
-def test_only_brackets_and_quotes_right_behind_the_place_are_left_out(text: str, behind: str, left: str) -> None:
+def test_a_text_ends_where_brackets_and_quotes_stand_right_behind_the_place(text: str, behind: str, left: str) -> None:
     assert leave_closed(text, behind) == left
 
 
