@@ -11,6 +11,7 @@ from model_store.checkpoint.links import fingerprint, origin
 from model_store.disk import existing
 from model_store.errors import StoreError, UnsupportedCheckpoint
 from model_store.hub import pulled
+from model_store.hub.catalog import tell_pull
 from model_store.local.sources import Source, find
 from model_store.location import Location
 from model_store.models import StoredModel, check_new_name
@@ -36,8 +37,9 @@ def plan(store: Store, given: str, *, name: str | None = None, copy: bool = Fals
     """Plan an import; nothing is written."""
     source = find(given, store.places)
     if source is None:
+        hint = tell_pull(given) or "check the path"
         raise UnsupportedCheckpoint(
-            f"there is no file and no folder {given!r}, and no such repository in the cache of the Hub; check the path"
+            f"there is no file and no folder {given!r}, and no such repository in the cache of the Hub; {hint}"
         )
     path = source.path
     if name is not None:

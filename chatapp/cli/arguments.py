@@ -39,6 +39,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=Formatter, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction) and message.endswith(f"required: {action.metavar}"):
+                message = f"say one of {', '.join(action.choices)}"
         self.exit(2, f"Error: {printable(message)}; see {self.prog} --help\n")
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
@@ -250,7 +253,8 @@ def read_model(given: Namespace, name: str) -> str:
             raise UsageError(f"two models were named, {name} and {named}; leave one out")
         name = f"{name or named or ''}@{server}"
         if not Workspace().split_remote(name):
-            raise UsageError(f"{server!r} is neither the name of a server nor an address; see chatapp remote")
+            address = f"as an address: http://{server}" if ":" in server else "chatapp remote list tells the names"
+            raise UsageError(f"there is no server {server!r}; {address}")
     if Workspace().split_remote(name):
         for option in ("backend", "device", "precision"):
             if getattr(given, option, None):

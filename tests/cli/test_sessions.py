@@ -117,7 +117,7 @@ def test_what_an_import_leaves_out_is_told(chatapp: Run, database: Path, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["sessions"], "the following arguments are required: ACTION"),
+        (["sessions"], "say one of ls, list, search"),
         (["sessions", "lss"], "there is no 'lss'; did you mean ls"),
         (["sessions", "show", "first"], "'first' is not a whole number from 1"),
         (["sessions", "ls", "--limt", "1"], "there is no option --limt"),

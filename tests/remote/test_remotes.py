@@ -225,7 +225,7 @@ def test_code_is_completed_on_a_server(chatapp: Run) -> None:
     [
         (["run", "builtin", "x", "--model", "m"], 2, "--model names a model of a server"),
         (["run", "a", "x", "--remote", "desk", "--model", "m"], 2, "two models were named"),
-        (["run", "x", "--remote", "not a name"], 2, "neither the name of a server nor an address"),
+        (["run", "x", "--remote", "not a name"], 2, "there is no server"),
         (["run", "x", "--remote", "nobody"], 1, "there is no server 'nobody'"),
         (["why", "m@desk"], 1, "on a server it can only run, chat, complete"),
         (["run", "m@http://127.0.0.1:9", "x", "--backend", "onnx"], 2, "--backend is for models on this machine"),

@@ -26,6 +26,7 @@ def assert_refused(done: "subprocess.CompletedProcess[str]", code: int, *says: s
 
 def test_a_missing_model_is_named_with_the_nearest(chatapp: Run) -> None:
     assert_refused(chatapp("run", "bultin", "x"), 1, "'bultin'", "did you mean builtin")
+    assert_refused(chatapp("import", "gpt2"), 1, "no file and no folder 'gpt2'", "chatapp pull gpt2")
     assert_refused(chatapp("show", "./nothing"), 1, "./nothing")
     assert_refused(chatapp("rm", "nothing"), 1, "'nothing'")
 
@@ -132,6 +133,8 @@ def test_a_broken_config_is_refused(chatapp: Run, checkpoint: MakeCheckpoint) ->
         (("--model", "tiny", "run", "builtin", "x"), ("--model is for the screen",)),
         (("complete", "a", "b", "c"), ("one argument too many: 'c'",)),
         (("rm",), ("MODEL",)),
+        (("sessions",), ("say one of ls, ",)),
+        (("run", "x", "--remote", "localhost:1"), ("there is no server 'localhost:1'", "http://localhost:1")),
         (("list", "all"), ("one argument too many: 'all'",)),
     ],
 )
