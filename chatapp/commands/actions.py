@@ -98,7 +98,7 @@ SETTINGS = (
 )
 """The forms of /set, for the help."""
 DETAILS = {
-    "/show": "WHAT is info, parameters, system, template, license or modelfile",
+    "/show": "WHAT is info, parameters, system, prompt, template, license or modelfile",
     "/tools": "WHAT is on or off, with servers; allow, with a tool that then runs unasked; ask takes that back",
     "/export": "FORMAT is markdown, html or json; FILE is made of the title where it is not said",
 }
@@ -219,6 +219,8 @@ ACTIONS: tuple[Action, ...] = (
            slash=Slash("/show", read_topic, "[WHAT]", "tell about the model"),
            names="info, about model, model information", place="note.leave"),
     Action("Show chat template", "of the model", "screen.slash('/show template')", names="template, jinja"),
+    Action("Show prompt", "as the model read it, with its control tokens", "screen.slash('/show prompt')",
+           names="rendered, raw, debug"),
     Action("Show licence", "of the model", "screen.slash('/show license')", names="license, terms"),
     Action("Mode: chat", "the model answers your messages", "screen.kind('chat')", names="chat mode"),
     Action("Mode: completion", "the model continues your text", "screen.kind('completion')", names="completion mode"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chatapp.history import History, Message, Role
     from chatapp.workspace import Workspace
 
-Topic = Literal["info", "parameters", "system", "template", "license", "modelfile"]
+Topic = Literal["info", "parameters", "system", "prompt", "template", "license", "modelfile"]
 MODELFILE = "models here have no Modelfile; /show info, /show parameters and /show template tell what one would"
 SHORTCUTS = """\
 Ctrl+C  stops the answer
@@ -185,6 +185,8 @@ def describe(view: View, topic: Topic) -> str:
             return "\n".join(f"{name:{width}} {describe_value(name, value)}{mark}" for name, value, mark in rows)
         case "system":
             return setup.system or "There is no system prompt; /set system TEXT sets one."
+        case "prompt":
+            return describe_prompt(view)
         case "modelfile":
             return MODELFILE
     if view.workspace.split_remote(view.model):
@@ -203,6 +205,18 @@ def describe(view: View, topic: Topic) -> str:
 
     here = replace(model, context_length=engine.context_length)
     return lay_out([Fact("model", model.name), *describe_kind(here), Fact("runs on", str(engine.placement))])
+
+
+def describe_prompt(view: View) -> str:
+    """What the model read before its last answer, as its chat template writes it."""
+    from chatapp.conversation import context_window
+
+    said = list(view.dialogue.branch())
+    while said and said[-1].role == "assistant":
+        said.pop()
+    if not said or not view.engine.can_chat:
+        return "Nothing was asked yet." if view.engine.can_chat else "A model that continues text reads it as it is."
+    return view.engine.render_chat(context_window.prompt(view.engine, said, system=view.dialogue.setup.system))
 
 
 # Messages

@@ -240,6 +240,13 @@ def test_a_system_prompt_is_set_shown_and_taken_away(desk: Desk) -> None:
     assert desk.do("/set system") == "There is no system prompt any more."
 
 
+def test_the_prompt_is_shown_as_the_model_read_it(desk: Desk) -> None:
+    assert desk.do("/show prompt") == "Nothing was asked yet."
+    desk.do("/set system Be brief.")
+    desk.do("hello")
+    assert desk.do("/show prompt") == "<|system|>Be brief.\n<|user|>hello\n<|assistant|>"
+
+
 def test_an_answer_can_be_given_again_and_a_question_put_in_other_words(desk: Desk) -> None:
     desk.do("hello")
     assert desk.do("/again") == "Whales sing."

@@ -48,6 +48,7 @@ TRIED = {
     "Benchmark a model": "bench",
     "Remove a model": "rm",
     "Show model": "info",
+    "Show prompt": "show prompt, raw",
     "Show licence": "license",
     "Mode: chat": "chat mode",
     "Mode: completion": "completion",
