@@ -1,13 +1,17 @@
 """The processor: its name, its cores, what it can do, and how much others use it."""
 
+import math
 import os
 import platform
 import subprocess
+import sys
 import time
 from functools import cache
 from pathlib import Path
 
 STAT = Path("/proc/stat")
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Microseconds of processor time that a container has in a period, or `max`, and the period."""
 
 
 @cache
@@ -29,7 +33,16 @@ def cores() -> int:
         return 0
     allowed = os.sched_getaffinity(0)
     found = {(c.get("physical id"), c.get("core id")) for c in cpuinfo() if int(c.get("processor", -1)) in allowed}
-    return len(found) if found and (None, None) not in found else len(allowed)
+    return min(len(found) if found and (None, None) not in found else len(allowed), quota())
+
+
+def quota() -> int:
+    """How many cores' time the container that this runs in has; without a limit, more than there are."""
+    try:
+        most, period = map(int, QUOTA.read_text().split())
+        return max(1, math.ceil(most / period))
+    except (OSError, ValueError, ZeroDivisionError):
+        return sys.maxsize
 
 
 def overflows() -> bool:
