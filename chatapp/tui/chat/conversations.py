@@ -230,8 +230,11 @@ class Conversations(LaidOutOnce, Screen[None]):
         if now == (best.backend, best.device):
             return
         self.engines.forget(choice.model)
-        if now in times:
-            text = f"{best.backend} decodes {times[now] / ranking[0].p50:.1f} times as fast as {here.backend}"
+        faster = times[now] / ranking[0].p50 if now in times else 0
+        if faster >= 1.1:
+            text = f"{best.backend} decodes {faster:.1f} times as fast as {here.backend}"
+        elif faster:  # it reads prompts so much sooner
+            text = f"{best.backend} answers sooner than {here.backend}"
         else:
             text = f"{here.backend} does not compute what it should"
         self.notify(f"{text}: {used.name} runs on {best.backend} in the next conversation.", markup=False)
