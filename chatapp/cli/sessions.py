@@ -23,8 +23,9 @@ Conversations of the line-by-line loop, and answers of models with a chat templa
 Each action has a page of its own: chatapp sessions rm --help.
 """
 IMPORT = """\
-FILE is what `chatapp sessions export --format json` wrote, the conversations.json of ChatGPT or Claude, or what
-Ollama's /save keeps: the output of `ollama show --modelfile NAME`, or the messages as JSON. `-` is standard input.
+FILE is what `chatapp sessions export --format json` wrote, the conversations.json of ChatGPT or Claude, the export of
+Open WebUI, or what Ollama's /save keeps: the output of `ollama show --modelfile NAME`, or the messages as JSON.
+`-` is standard input.
 """
 EXPORT = """\
 JSON has every branch and can be imported again; Markdown and HTML have the branch that is shown, and nothing in them

@@ -66,7 +66,7 @@ def free_name(title: str, form: ExportForm) -> Path:
 
 
 def import_file(history: History, file: str) -> imported.Batch:
-    """Import the conversations of a file (`-`: standard input) from chatapp, ChatGPT, Claude or Ollama."""
+    """Import the conversations of a file (`-`: standard input), chatapp's or another program's."""
     if file.lower().endswith(".zip"):
         raise InputError(f"{file} is an archive; unpack it and import its conversations.json")
     text = read_input(str(expand(file)) if file not in ("", "-") else file)

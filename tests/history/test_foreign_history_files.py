@@ -89,6 +89,28 @@ def test_a_very_long_conversation_is_no_trouble(history: History) -> None:
     assert history.erase() == 1
 
 
+# Open WebUI
+
+
+def test_a_tree_of_open_webui_comes_with_its_branches(history: History) -> None:
+    thought = '<details type="reasoning" done="true" duration="3">\n<summary>Thought</summary>\n> Hm.\n</details>\n'
+    messages = {
+        "a": {"parentId": None, "role": "user", "content": "early", "timestamp": 5, "files": [{"name": "a.png"}]},
+        "b": {"parentId": "a", "role": "assistant", "content": f"{thought}first", "model": "llama3:8b"},
+        "c": {"parentId": "a", "role": "assistant", "content": "second", "model": "phi3"},
+        "d": {"parentId": "c", "role": "assistant", "content": ""},
+    }
+    facts = {"title": "A title", "created_at": 4, "updated_at": 9, "chat": {"history": {"messages": messages}}}
+    facts["chat"]["history"]["currentId"] = "b"  # type: ignore[index]
+    batch = bring_in(history, [facts, {"title": "bad", "chat": {"history": {"messages": {"a": {"role": "x"}}}}}])
+    assert batch.left_out == {"reasoning": 1, "file": 1} and "unknown role 'x'" in batch.refused[0]
+    assert said(history, 1) == [("user", "early\n\n[a.png left out]"), ("assistant", "first")]
+    assert (history.messages(1)[1].model, len(history.messages(1)[1].versions)) == ("llama3:8b", 2)
+    assert (history.get(1).created, history.get(1).updated, history.messages(1)[0].created) == (4, 9, 5)
+    bring_in(history, facts)
+    assert len(history.list()) == 2
+
+
 # Claude
 
 NOBODY = "00000000-0000-4000-8000-000000000000"

@@ -1,4 +1,4 @@
-"""Read conversations from files: our own JSON, ChatGPT's and Claude's conversations.json, and Ollama's `/save`."""
+"""Read conversations from files: our own JSON, exports of ChatGPT, Claude and Open WebUI, and Ollama's `/save`."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ from chatapp.history import Conversation, Kind, Message, NotUnderstood, Role
 from chatapp.history.exports import FORMAT, VERSION
 from chatapp.history.rows import calls_of_lists, of_lists
 
-KNOWN = "our own export, ChatGPT's and Claude's conversations.json, and Ollama's messages or Modelfile"
+KNOWN = "our own export, ChatGPT's, Claude's and Open WebUI's, and Ollama's messages or Modelfile"
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Batch:
 
 def read(text: str, name: str) -> Batch:
     """Read the conversations in a file's text; `name` is the file's, for messages."""
-    from chatapp.history.imported import chatgpt, claude, ollama
+    from chatapp.history.imported import chatgpt, claude, ollama, open_webui
 
     if not text.lstrip().startswith(("{", "[")):
         return ollama.read_modelfile(text, name)
@@ -52,6 +52,8 @@ def read(text: str, name: str) -> Batch:
         return chatgpt.read([content], name)
     if isinstance(content, dict) and "chat_messages" in content:
         return claude.read([content], name)
+    if isinstance(content, dict) and "chat" in content:
+        return open_webui.read([content], name)
     if isinstance(content, dict) and "messages" in content:
         return ollama.read_messages(content, name)
     if isinstance(content, list) and content and all(isinstance(one, dict) for one in content):
@@ -59,6 +61,8 @@ def read(text: str, name: str) -> Batch:
             return chatgpt.read(content, name)
         if "chat_messages" in content[0]:
             return claude.read(content, name)
+        if "chat" in content[0]:
+            return open_webui.read(content, name)
         if "role" in content[0]:
             return ollama.read_messages({"messages": content}, name)
     raise NotUnderstood(f"{name} is JSON, but no conversations that are known here; these are: {KNOWN}")

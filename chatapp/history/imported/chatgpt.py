@@ -7,7 +7,7 @@ from typing import Any
 
 from chatapp.history import Message, NotUnderstood
 from chatapp.history.imported import Batch, Imported, shorten, take
-from chatapp.history.imported.tree import conversation, read_each
+from chatapp.history.imported.tree import conversation, read_each, seconds
 
 NOT_TEXT = {
     "code",
@@ -38,8 +38,8 @@ def _conversation(facts: Any, where: str, left_out: Counter[str]) -> Imported:
             nodes[key] = node.get("parent"), _message(node, f"message {shorten(key)} of {where}", left_out)
         else:
             nodes[key] = key, None  # in no tree
-    created = _time(facts.get("create_time")) or time.time()
-    updated = _time(facts.get("update_time")) or created
+    created = seconds(facts.get("create_time")) or time.time()
+    updated = seconds(facts.get("update_time")) or created
     end, title = facts.get("current_node"), facts.get("title")
     return conversation(nodes, end, where, title=title, created=created, updated=updated)
 
@@ -74,7 +74,7 @@ def _message(node: Any, where: str, left_out: Counter[str]) -> Message | None:
     finish = details.get("finish_details")
     end = ENDS.get(str(finish.get("type"))) if isinstance(finish, dict) else None
     model = str(details.get("model_slug") or "") if role == "assistant" else ""
-    return Message(0, 0, None, role, text, _time(message.get("create_time")), True, end, model)
+    return Message(0, 0, None, role, text, seconds(message.get("create_time")), True, end, model)
 
 
 def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
@@ -92,8 +92,3 @@ def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
         elif part is not None:
             raise NotUnderstood(f"{where} has the part {shorten(part)}, which is no text")
     return "\n".join(pieces)
-
-
-def _time(value: object) -> float:
-    """Seconds since 1970; 0 for missing or impossible times."""
-    return float(value) if isinstance(value, int | float) and 0 < value < 4e9 else 0.0

@@ -61,3 +61,8 @@ def _in_order(nodes: Nodes, where: str) -> list[str]:
     if len(order) < len(nodes):
         raise NotUnderstood(f"{where} has messages that follow each other in a circle")
     return order
+
+
+def seconds(value: object) -> float:
+    """Seconds since 1970, or 0 where there is no time that calendars know."""
+    return float(value) if isinstance(value, int | float) and 0 < value < 4e9 else 0.0

@@ -339,7 +339,7 @@ class ScreenView:
     def import_file(self) -> None:
         """Ask for a file, and import its conversations."""
         if self.open_history():
-            question = "Import from a file: ours, ChatGPT's or Claude's conversations.json, or Ollama's"
+            question = "Import from a file: ours, ChatGPT's, Claude's, Open WebUI's or Ollama's"
             self.ask(question, partial(run.import_file, self))
 
     async def go_to(self, found: Found) -> None:
