@@ -67,7 +67,7 @@ def convert(source: Path, target: Path, *, backend: str, precision: str, on_prog
     needed, free = expected_size(weights, precision), shutil.disk_usage(target).free
     if needed > free:
         raise StoreError(
-            f"{source} needs about {amount(needed)} at {precision}, and {amount(free)} are free in "
+            f"{target.parent.name} needs about {amount(needed)} at {precision}, and {amount(free)} are free in "
             f"{target.parent}; free some, or set CHATAPP_HOME to a folder on a larger disk"
         )
     given = kept(checkpoint, weights, precision)
