@@ -7,6 +7,7 @@ COMMANDS = {
     "prompts/NAME.md: docs/screen.md",
     "push": "nothing is uploaded; chatapp export writes a model for other programs",
     **dict.fromkeys(("config", "settings"), "settings are lines of settings.toml: docs/files.md"),
+    **dict.fromkeys(("embed", "embeddings"), "models here write text, and embed none"),
     "doctor": "chatapp devices tells what runs here, and chatapp why MODEL why it runs where it does",
     **dict.fromkeys(("convert", "quantize"), "chatapp run, pull and export take --precision"),
     **dict.fromkeys(("start", "server"), "serve"),
@@ -23,8 +24,13 @@ COMMANDS = {
 """Their commands: one of ours, or a sentence."""
 OPTIONS = {
     **dict.fromkeys(("-p", "--prompt"), "the prompt follows the model: chatapp run MODEL PROMPT"),
-    **dict.fromkeys(("-m", "-hf"), "the model, or the path of a GGUF file, comes first: chatapp run MODEL PROMPT"),
+    **dict.fromkeys(("-m", "-hf"), "the model, or the path of a GGUF file, is a word: chatapp run MODEL PROMPT"),
+    "-s": "write --system TEXT, or --seed N",
+    "-o": "options have names of their own, such as --temperature 0",
     **dict.fromkeys(("-i", "-cnv", "--interactive"), "without a PROMPT one talks line by line"),
+    "--hidethinking": "what is thought goes to standard error",
+    "--image": "models here read text only",
+    "--modelfile": "chatapp show MODEL tells what one would, and with --template the chat template",
     "--keepalive": "chatapp serve --keep-alive keeps models in memory",
     "--format": "chatapp run --json-object or --json-schema FILE says what an answer is",
     "--verbose": "--stats",

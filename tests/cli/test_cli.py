@@ -204,7 +204,9 @@ def test_listings_name_the_built_in_model_first(chatapp: Run, checkpoint: MakeCh
     assert [line.split()[0] for line in chatapp("ls").stdout.splitlines()] == ["NAME", *names]
 
 
-def test_show_tells_what_a_model_is(chatapp: Run) -> None:
+def test_show_tells_what_a_model_is(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
+    assert chatapp("show", str(checkpoint(chats=True)), "--template").stdout.startswith("{% for message in messages %}")
+    assert "has no chat template" in chatapp("show", "builtin", "--template").stderr
     facts = json.loads(chatapp("show", "builtin", "--json").stdout)
     assert facts["family"] == "llama"
     text = chatapp("show", "builtin").stdout
