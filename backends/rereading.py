@@ -98,6 +98,12 @@ class RereadingSession(RememberingSession):
         super().__init__(session)
         self.expected = 0
         """Tokens of the announced text, 0 if there is none."""
+        self.crossed = False
+        """Whether the last call was read in two parts, of which the session behind only knows the second."""
+
+    @property
+    def top(self) -> Top | None:
+        return None if self.crossed else self.session.top
 
     def expect(self, length: int) -> None:
         super().expect(length)
@@ -106,6 +112,16 @@ class RereadingSession(RememberingSession):
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape
         check_call(self, batch, count, last)
+        short = self.session.border - self.length
+        self.crossed = self.length > 0 and self.expected <= self.session.border and max(count - last, 0) < short < count
+        if self.crossed:  # guesses of what follows: each token gets the logits that it gets by itself
+            short_logits = self._read(tokens[:, :short], last + short - count).copy()
+            return np.concatenate([short_logits, self._read(tokens[:, short:], count - short)], axis=1)
+        return self._read(tokens, last)
+
+    def _read(self, tokens: np.ndarray, last: int) -> np.ndarray:
+        """`forward` for tokens of one range."""
+        count = tokens.shape[1]
         long = max(self.length + count, self.expected) > self.session.border > 0
         lost = self.session.border and self.session.length != self.length  # a failure while rereading
         if long != self.session.long or lost:

@@ -182,7 +182,8 @@ def parse(argv: Sequence[str]) -> Namespace:
 def refuse_options(used: Parser, words: Iterable[str]) -> None:
     """Refuse options that a command does not know, and tell what is meant by the first."""
     for word in words:
-        known = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", used.format_help())
+        listed = "".join(line for line in used.format_help().splitlines() if line.startswith("  -"))  # not in examples
+        known = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", listed)
         if (name := word.partition("=")[0]) not in known:
             meant = used.get_default("option_hint") or hint(name, known, other_programs.OPTIONS)
             used.error(f"there is no option {name}{meant}")

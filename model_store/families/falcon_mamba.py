@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.weights import Source
 from model_store.families import given, jamba, mamba
 from model_store.families.mamba import MIXER, MODEL, PREFIX, TIED, UNUSED
 
 
-def scaled(values: np.ndarray, attention: Attention) -> np.ndarray:
+def scaled(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The matrix before a norm: by larger numbers, the usual epsilon is as small beside them as that of these norms."""
     return np.asarray(values, np.float32) * np.float32(attention.gains[0])
 
 
-def ones(values: np.ndarray, attention: Attention) -> np.ndarray:
+def ones(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The weights of the norm behind a matrix."""
     return np.ones(len(values), np.float32)
 

@@ -2,7 +2,7 @@
 
 from math import ceil
 
-from backends.decoder import Attention, Decoder, Mamba, SelectiveState
+from backends.decoder import Decoder, Layer, Mamba, SelectiveState
 from model_store.checkpoint.checkpoint import Config
 from model_store.errors import UnsupportedCheckpoint, cut
 from model_store.families import given, jamba
@@ -40,7 +40,7 @@ def keeping(config: Config, state: SelectiveState | Mamba) -> Decoder:
     """The decoder each of whose layers keeps such a state."""
     if (mixed := config.get("hidden_act", "silu")) not in ("silu", "swish"):
         raise UnsupportedCheckpoint(f"hidden_act (config.json) is {cut(mixed)}; only silu is supported")
-    layer = Attention(heads=1, kv_heads=1, head_dim=1, scale=1.0, recurrence=state, feeds=False)
+    layer = Layer(heads=1, kv_heads=1, head_dim=1, scale=1.0, recurrence=state, feeds=False)
     return Decoder(
         layers=(layer,) * config["num_hidden_layers"],
         hidden_size=config["hidden_size"],

@@ -66,6 +66,18 @@ def test_a_prompt_in_parts_is_as_one_in_one(session: Session) -> None:
     assert found[0] == near(logits(0, LAST), abs=1e-4)
 
 
+def test_guesses_that_cross_the_border_get_the_logits_of_each_token_alone(session: Session) -> None:
+    tokens, _ = texts()
+    begun, guessed = tokens[:1, : BORDER - 3], tokens[:1, BORDER - 3 : BORDER + 4]
+    session.forward(begun)
+    alone = [session.forward(guessed[:, place : place + 1]).copy() for place in range(7)]
+    session.rewind(BORDER - 3)
+    for last in 7, 5, 4, 3:
+        assert session.forward(guessed, last=last) == near(np.concatenate(alone[-last:], axis=1), abs=1e-4)
+        assert session.top is None or session.top.tokens.shape[1] == last
+        session.rewind(BORDER - 3)
+
+
 class Counting(Range):
     """The reference within its ranges, and how many tokens it has read."""
 
