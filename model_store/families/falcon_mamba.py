@@ -13,7 +13,7 @@ from model_store.families.mamba import MIXER, MODEL, PREFIX, TIED, UNUSED
 
 def scaled(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The matrix before a norm: by larger numbers, the usual epsilon is as small beside them as that of these norms."""
-    return np.asarray(values, np.float32) * np.float32(attention.gains[0])
+    return np.asarray(values, np.float32) * np.float32(layer.gains[0])
 
 
 def ones(values: np.ndarray, layer: Layer) -> np.ndarray:
