@@ -322,12 +322,12 @@ class Decoder:
         return replace(self, layers=tuple(layers))
 
     @property
-    def caches(self) -> list[tuple[int, Layer]]:
+    def cached_layers(self) -> list[tuple[int, Layer]]:
         """The layers with keys and values of their own, with their indices."""
         return [(i, layer) for i, layer in enumerate(self.layers) if layer.kv_layer is None and layer.attends]
 
     @property
-    def readers(self) -> int:
+    def sharing_start(self) -> int:
         """The first of the last layers without keys, values or a state of their own.
 
         No later token reads what these layers compute.
@@ -335,7 +335,7 @@ class Decoder:
         return max((i + 1 for i, layer in enumerate(self.layers) if layer.kv_layer is None), default=0)
 
     @property
-    def reader(self) -> "Decoder":
+    def as_encoder(self) -> "Decoder":
         """The encoder as a decoder of its own, without the head."""
         return replace(self, layers=self.encoder, encoder=())
 

@@ -150,7 +150,7 @@ def refuse_states(decoder: Decoder) -> None:
         raise BackendError(NO_STATES)
 
 
-class Attending(Generic[Tensor]):
+class AttentionOnly(Generic[Tensor]):
     """Base of the operations of backends without recurrent layers, which are refused."""
 
     def short_convolution(self, x: Tensor, i: int, kernel: Weight) -> Tensor:
@@ -176,7 +176,7 @@ class Attending(Generic[Tensor]):
 
 def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
     """Return the logits (B, last, vocab) of `ops.tokens`."""
-    x, branch = residual(decoder, weights, ops, "")
+    x, branch = run_layers(decoder, weights, ops, "")
     normed, _ = add_norm(weights, ops, ops.last(x), None if branch is None else ops.last(branch), "norm")
     if "project_out" in weights:
         normed = ops.linear(normed, weights["project_out"])
@@ -189,14 +189,14 @@ def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
 def encode(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> list[Tensor]:
     """Run the encoder: return what each decoder layer cross-attends to, (B, T, K + V) for the prompt `ops.tokens`.
 
-    `ops` are those of `decoder.reader`, with no cache.
+    `ops` are those of `decoder.as_encoder`, with no cache.
     """
-    x, branch = residual(decoder.reader, weights, ops, "encoder.")
+    x, branch = run_layers(decoder.as_encoder, weights, ops, "encoder.")
     normed, _ = add_norm(weights, ops, x, branch, "encoder.norm")
     return [ops.linear(normed, weights[f"layers.{i}.cross_kv_proj"]) for i in range(len(decoder.layers))]
 
 
-def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) -> tuple[Tensor, Tensor | None]:
+def run_layers(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) -> tuple[Tensor, Tensor | None]:
     """Run all layers on `ops.tokens`, and return the residual `x` and the `branch` still to be added to it.
 
     The two stay apart so that adding and normalising can be one kernel. `part` is the prefix of the weights' names: ""
@@ -207,30 +207,30 @@ def residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) ->
     if decoder.per_layer_size:  # each layer has its own embedding of the tokens
         own = ops.scale(ops.embed(weights["per_layer_embedding"], ops.tokens), decoder.per_layer_scale)
         inputs = own, ops.linear(looked_up, weights["per_layer_proj"])  # (B, T, layers per_layer_size) each
-    x = enter(decoder, weights, ops, looked_up)
+    x = make_residual(decoder, weights, ops, looked_up)
     branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
-    others = spread(decoder, weights, ops, x)
+    others = split_streams(decoder, weights, ops, x)
 
     for i in range(len(decoder.layers)):
         layer = f"{part}layers.{i}."
-        if i == decoder.readers:
+        if i == decoder.sharing_start:
             x, branch, others = ops.narrow(add(ops, x, branch)), None, [ops.narrow(each) for each in others]
             inputs = inputs and (ops.narrow(inputs[0]), ops.narrow(inputs[1]))
         if others:
-            x, *others = predict(weights, ops, [add(ops, x, branch), *others], layer)
+            x, *others = predict_streams(weights, ops, [add(ops, x, branch), *others], layer)
             y, branch = compute_layer(decoder, weights, ops, x, None, part, i)
-            x, *others = correct(weights, ops, [x, *others], add(ops, y, branch), layer)
+            x, *others = correct_streams(weights, ops, [x, *others], add(ops, y, branch), layer)
             branch = None
         else:
             x, branch = compute_layer(decoder, weights, ops, x, branch, part, i)
         if inputs:
             x = add(ops, x, branch)
-            branch = read_input(decoder, weights, ops, x, inputs, i)
+            branch = per_layer_input(decoder, weights, ops, x, inputs, i)
         if others:  # with AltUp, added to the other streams only
             others, branch = [add(ops, each, branch) for each in others], None
         if layer + "scalar" in weights:
             x, branch = ops.scale(add(ops, x, branch), float(np.asarray(weights[layer + "scalar"].values)[0])), None
-    return gather(decoder, weights, ops, x, others) if others else x, branch
+    return merge_streams(decoder, weights, ops, x, others) if others else x, branch
 
 
 def compute_layer(
@@ -239,7 +239,7 @@ def compute_layer(
     """Compute one layer; takes and returns the residual and the branch still to be added to it."""
     layer = f"{part}layers.{i}."
     normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
-    mixed = mix(decoder, weights, ops, normed, part, i)
+    mixed = mix_tokens(decoder, weights, ops, normed, part, i)
     if decoder.parallel:
         normed = ops.norm(x, weights[layer + "ffn_norm"]) if layer + "ffn_norm" in weights else normed
         return x, ops.add(mixed, feed_forward(decoder, weights, ops, normed, x, part, i))
@@ -258,7 +258,7 @@ def compute_layer(
     return norm_sum(weights, ops, x, norm_if(weights, ops, fed, layer + "post_ffn_norm"), layer + "ffn_sum_norm")
 
 
-def spread(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> list[Tensor]:
+def split_streams(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> list[Tensor]:
     """AltUp: make the other residual streams, projected from `x`; none if there is one stream."""
     if decoder.residuals == 1:
         return []
@@ -266,7 +266,7 @@ def spread(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> l
     return [ops.level(ops.part(made, i, count), x) for i in range(count)]
 
 
-def gather(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, others: list[Tensor]) -> Tensor:
+def merge_streams(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, others: list[Tensor]) -> Tensor:
     """AltUp: the mean of all streams, the others projected back and scaled to the size of the first."""
     matrices, total = weights["altup_out"], x
     for i, each in enumerate(others):
@@ -276,10 +276,10 @@ def gather(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, othe
     return ops.scale(total, 1 / decoder.residuals)
 
 
-def predict(weights: Weights, ops: Ops[Tensor], residuals: list[Tensor], layer: str) -> list[Tensor]:
+def predict_streams(weights: Weights, ops: Ops[Tensor], residuals: list[Tensor], layer: str) -> list[Tensor]:
     """AltUp: predict all streams after a layer from those before it."""
     count = len(residuals)
-    shares = ops.linear(route(weights, ops, residuals[0], layer), weights[layer + "altup_prediction"])
+    shares = ops.linear(route_streams(weights, ops, residuals[0], layer), weights[layer + "altup_prediction"])
     found = []
     for i, total in enumerate(residuals):
         for j, each in enumerate(residuals):
@@ -288,15 +288,15 @@ def predict(weights: Weights, ops: Ops[Tensor], residuals: list[Tensor], layer: 
     return found
 
 
-def correct(weights: Weights, ops: Ops[Tensor], predicted: list[Tensor], x: Tensor, layer: str) -> list[Tensor]:
+def correct_streams(weights: Weights, ops: Ops[Tensor], predicted: list[Tensor], x: Tensor, layer: str) -> list[Tensor]:
     """AltUp: correct the predicted streams by how far the layer's output `x` is from the first one's prediction."""
     count, missed = len(predicted), ops.add(x, ops.scale(predicted[0], -1))
-    shares = ops.linear(route(weights, ops, x, layer), weights[layer + "altup_correction"])
+    shares = ops.linear(route_streams(weights, ops, x, layer), weights[layer + "altup_correction"])
     missed_by = (ops.add(missed, ops.multiply(missed, ops.part(shares, i, count))) for i in range(count))
     return [ops.add(each, more) for each, more in zip(predicted, missed_by, strict=True)]
 
 
-def route(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
+def route_streams(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
     """AltUp: the router, which the mixing coefficients are projected from: (B, T, hidden) -> (B, T, residuals)."""
     return ops.softcap(ops.linear(ops.norm(x, weights[layer + "altup_norm"]), weights[layer + "altup_router"]), 1.0)
 
@@ -307,7 +307,7 @@ def laurel(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
     return ops.add(x, ops.norm(low, weights[layer + "laurel_norm"]))
 
 
-def enter(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Tensor:
+def make_residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Tensor:
     """Make the residual from the tokens' embeddings: (B, T, width) -> (B, T, hidden)."""
     if decoder.embedding_scale != 1:
         x = ops.scale(x, decoder.embedding_scale)
@@ -316,13 +316,13 @@ def enter(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Te
     return norm_if(weights, ops, x, "embedding_norm")
 
 
-def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
+def mix_tokens(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
     """Compute a layer's token mixing: attention, a recurrence, or the sum of both: (B, T, hidden)."""
     layer, recurrence = f"{part}layers.{i}.", decoder.layers[i].recurrence
     if isinstance(recurrence, ShortConvolution):
         mixed = ops.short_convolution(ops.linear(x, weights[layer + "in_proj"]), i, weights[layer + "convolution"])
     elif isinstance(recurrence, SelectiveState):
-        mixed = select(weights, ops, x, layer, i)
+        mixed = selective_scan(weights, ops, x, layer, i)
     elif recurrence:
         kernel, decay, bias = (weights[layer + name] for name in ("convolution", "decay", "decay_bias"))
         beside = StateWeights(kernel, decay, bias, weights.get(layer + "value_norm"), weights.get(layer + "skip"))
@@ -338,7 +338,7 @@ def mix(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: s
     return ops.linear(mixed, weights[layer + "o_proj"])
 
 
-def select(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str, i: int) -> Tensor:
+def selective_scan(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str, i: int) -> Tensor:
     """Compute a Mamba layer, whose steps, keys and queries are projected from its channels: (B, T, channels)."""
     both = ops.linear(x, weights[layer + "in_proj"])
     x = ops.activate(ops.convolve(ops.part(both, 0, 2), i, weights[layer + "convolution"]), "silu")
@@ -379,7 +379,7 @@ def attend_to_prompt(
     return x, ops.linear(attended, weights[layer + "cross_o_proj"])
 
 
-def read_input(
+def per_layer_input(
     decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, inputs: tuple[Tensor, Tensor], i: int
 ) -> Tensor:
     """Gemma 3n and 4: a layer's own embedding of the tokens, gated by the residual: (B, T, hidden)."""

@@ -45,12 +45,12 @@ def quota() -> int:
         return sys.maxsize
 
 
-def overflows() -> bool:
+def int8_overflows() -> bool:
     """Whether int8 products may overflow: on x86 without VNNI, and where the system does not tell."""
     return platform.machine().lower() in ("x86_64", "amd64") and not flags() & {"avx_vnni", "avx512_vnni"}
 
 
-def dots_bytes() -> bool:
+def has_fast_int8() -> bool:
     """Whether AVX-512 VNNI is the fastest way to multiply int8 here: it is there, and AMX is not."""
     return "avx512_vnni" in flags() and "amx_int8" not in flags()
 

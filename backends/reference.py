@@ -349,10 +349,10 @@ def softmax_with(sinks: Weight, scores: np.ndarray) -> np.ndarray:
 
 def empty(decoder: Decoder, batch: int) -> Cache:
     """An empty cache."""
-    return [nothing(layer, decoder.hidden_size, batch) for layer in decoder.layers]
+    return [empty_layer(layer, decoder.hidden_size, batch) for layer in decoder.layers]
 
 
-def nothing(layer: Layer, hidden_size: int, batch: int) -> tuple[np.ndarray, ...]:
+def empty_layer(layer: Layer, hidden_size: int, batch: int) -> tuple[np.ndarray, ...]:
     """One layer's part of an empty cache."""
     how, channels = layer.recurrence, hidden_size
     sizes: tuple[int, ...] = (0, 0, 0)
@@ -369,11 +369,11 @@ class Session(RereadingSession):
     """A decoder with its cache, which can rewind and, for LongRoPE, reread."""
 
     def __init__(self, decoder: Decoder, weights: Weights):
-        session = Range(decoder, weights)
+        session = PlainSession(decoder, weights)
         super().__init__(RecurrentSession(session) if decoder.recurrent else session)
 
 
-class Range(CachedSession):
+class PlainSession(CachedSession):
     """A decoder with its cache, computing with the short or the `long` frequencies."""
 
     placement = Placement("reference", "cpu", "f32")
@@ -394,7 +394,7 @@ class Range(CachedSession):
         return forward(decoder, self.weights, Ops(decoder, tokens, self.cache, last, self.memory))
 
     def read(self, prompt: np.ndarray) -> None:
-        ops = Ops(self.decoder.reader, prompt, empty(self.decoder.reader, len(prompt)), 1)
+        ops = Ops(self.decoder.as_encoder, prompt, empty(self.decoder.as_encoder, len(prompt)), 1)
         pairs = zip(encode(self.decoder, self.weights, ops), self.decoder.layers, strict=True)
         self.memory = [(k, v) for k, v in (np.split(split_heads(kv, layer.head_dim), 2, axis=1) for kv, layer in pairs)]
 
@@ -431,23 +431,23 @@ class Range(CachedSession):
         ]
 
     def open_batch(self) -> Batch | None:
-        return None if self.decoder.encoder or self.border or self.decoder.recurrent else RangesBatch(self)
+        return None if self.decoder.encoder or self.border or self.decoder.recurrent else SerialBatch(self)
 
 
-class RangesBatch:
+class SerialBatch:
     """A batch whose rows are computed one after another."""
 
     top = None
 
-    def __init__(self, session: Range):
-        self.session, self.rows = session, list[Range]()
+    def __init__(self, session: PlainSession):
+        self.session, self.rows = session, list[PlainSession]()
 
     @property
     def lengths(self) -> list[int]:
         return [row.length for row in self.rows]
 
     def join(self, found: KeyValues, length: int) -> None:
-        row = Range(self.session.decoder, self.session.weights)
+        row = PlainSession(self.session.decoder, self.session.weights)
         row.restore(range(length), {name: values.copy() for name, values in found.items()})
         self.rows.append(row)
 

@@ -84,7 +84,7 @@ def memory_needed(weights: int, cache: int) -> int:
 
 def cache_size(decoder: Decoder) -> int:
     """Bytes of the keys, values and states of a conversation."""
-    layers = [one for _, one in decoder.caches] + [*decoder.encoder]
+    layers = [one for _, one in decoder.cached_layers] + [*decoder.encoder]
     per_token = sum(2 * 4 * one.kv_heads * one.head_dim for one in layers)
     states = (one.recurrence for one in decoder.layers if isinstance(one.recurrence, MatrixState | SelectiveState))
     return per_token * min(decoder.context_length, CONVERSATION) + sum(4 * one.elements for one in states)

@@ -24,7 +24,7 @@ from backends.coreml.inputs import (
 from backends.coreml.tools import Function, Program, Var, mb, types
 from backends.decoder import Activation, Decoder, ExpertMatrices, Layer, Norms, Quantized, Rope, Weight, Weights
 from backends.errors import BackendError, foreign
-from backends.forward import Attending, encode, forward
+from backends.forward import AttentionOnly, encode, forward
 
 WIDEST = 16384
 """The longest axis that the Neural Engine accepts; the head is cut into pieces of this size."""
@@ -100,7 +100,7 @@ LAYOUTS: Mapping[Layout, Channels | Plain] = {"channels": Channels(), "plain": P
 """The two layouts of hidden states, and what depends on them."""
 
 
-class Ops(Attending[Value]):
+class Ops(AttentionOnly[Value]):
     """Operations append to the function being built; the host has looked up tokens and positions."""
 
     tokens, positions = "tokens", "positions"
@@ -376,7 +376,7 @@ def reading(lowered: Lowered, weights: Weights, inputs: Inputs) -> Function:
     decoder, none = lowered.decoder, np.zeros(0, np.int64)
     with Function(specifications(inputs.prompt(none)), opset_version=tools.coremltools.target.iOS18) as built:
         cache = Reading(lowered, built.inputs, lowered.prompt)
-        ops = Ops(decoder.reader, inputs.package, built.inputs, cache)
+        ops = Ops(decoder.as_encoder, inputs.package, built.inputs, cache)
         found = encode(replace(decoder, embedding_scale=1.0), weights, ops)  # the host applies it
         outputs = []
         for kind, parts in zip(KINDS, zip(*found, strict=True), strict=True):

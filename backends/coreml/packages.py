@@ -63,7 +63,7 @@ def lower(
     refuse_states(decoder)
     from backends.coreml import lowering, structure
 
-    if decoder.per_layer_size or len(decoder.caches) < len(decoder.layers):
+    if decoder.per_layer_size or len(decoder.cached_layers) < len(decoder.layers):
         raise BackendError(lowering.UNEVEN)
     precision_name = "f16" if precision_name == "f32" else precision_name
     rounded = Rounded(weights, precision(precision_name))

@@ -6,7 +6,7 @@ from pathlib import Path
 from onnx import TensorProto
 
 from backends.decoder import Decoder, Weights
-from backends.forward import Attending, forward
+from backends.forward import AttentionOnly, forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value, width
@@ -16,7 +16,7 @@ CACHE = re.compile(r"(past|present)_(key|value)_(\d+)")
 PUBLIC = {"past": "past_key_values", "present": "present"}
 
 
-class Ops(Attending[str], lowering.Ops):
+class Ops(AttentionOnly[str], lowering.Ops):
     """Operations whose positions follow from an attention mask over cached and new tokens."""
 
     tokens, positions = "input_ids", "position_ids"

@@ -15,11 +15,11 @@ from backends.buffers import UNUSED
 from backends.cached import CachedSession
 from backends.errors import foreign
 from backends.memory import overflows_memory
-from backends.onnx import whole
+from backends.onnx import int8_cache
 from backends.onnx.batch import RowsBatch, exported
 from backends.onnx.caches import FIRST_CAPACITY, layer_of, let_go, make_room, out_of_sight
 from backends.onnx.step import Step
-from backends.processor import Neighbours, cores, overflows
+from backends.processor import Neighbours, cores, int8_overflows
 from backends.recurrent import States
 from backends.sliding import Held, export_begin, read_begin
 
@@ -50,7 +50,7 @@ def open_runtime(graph: Path, config: Mapping[str, str], *, optimised: bool = Tr
     options.inter_op_num_threads = 1
     if not optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    for key, value in {**(SLOWER if overflows() else {}), **config}.items():
+    for key, value in {**(SLOWER if int8_overflows() else {}), **config}.items():
         options.add_session_config_entry(key, value)
     with foreign(f"ONNX Runtime cannot load {graph.parent}"):
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
@@ -98,9 +98,9 @@ class Session(CachedSession):
         self.cache, self.own_states = {}, {}
         self.held = "past_"
         """The prefix of the names in `cache`."""
-        self.scales = whole.Scales({name: (shape[1], shape[3]) for name, shape in self.shapes("bytes_").items()})
-        self.long_from = whole.LONG if (folder / whole.ALLOWED).exists() else whole.NEVER
-        self.after, self.gain = whole.AFTER, whole.Gain()
+        self.scales = int8_cache.Scales({name: (shape[1], shape[3]) for name, shape in self.shapes("bytes_").items()})
+        self.long_from = int8_cache.LONG if (folder / int8_cache.ALLOWED).exists() else int8_cache.NEVER
+        self.after, self.gain = int8_cache.AFTER, int8_cache.Gain()
         self.single = 0
         """Tokens decoded one by one, in a row."""
         self.buffers: dict[str, np.ndarray] = {}
@@ -171,7 +171,7 @@ class Session(CachedSession):
             for values in self.own_states.values():
                 values[:] = 0
         self.single = self.single + 1 if count == 1 else 0
-        self.hold(count)
+        self.choose_cache(count)
         if (unseen := self.out_of_sight(self.cached)) != self.unseen:
             self.unseen, self.steps = unseen, {}
         if (count, last) not in self.steps:
@@ -215,23 +215,23 @@ class Session(CachedSession):
         self.long_from, self.after = length, 0
 
     def allow_bytes(self, allowed: bool) -> None:
-        self.long_from, self.after = (whole.LONG if allowed else whole.NEVER), whole.AFTER
+        self.long_from, self.after = (int8_cache.LONG if allowed else int8_cache.NEVER), int8_cache.AFTER
         with suppress(OSError):  # a folder that is only read
-            mark = self.folder / whole.ALLOWED
+            mark = self.folder / int8_cache.ALLOWED
             mark.touch() if allowed else mark.unlink(missing_ok=True)
 
-    def hold(self, count: int) -> None:
+    def choose_cache(self, count: int) -> None:
         """Convert the caches to int8 when many single tokens follow a long text, and back for a part of a prompt."""
         if self.held == "bytes_" and self.after and self.gain.missed:
-            self.long_from = whole.NEVER
-        if self.held == "bytes_" and (count > FEW or self.long_from == whole.NEVER):
-            self.turn("bytes_", "past_")
+            self.long_from = int8_cache.NEVER
+        if self.held == "bytes_" and (count > FEW or self.long_from == int8_cache.NEVER):
+            self.convert("bytes_", "past_")
         elif self.held == "past_" and self.scales.values and self.cached >= self.long_from and self.single > self.after:
             begun = time.monotonic()
-            self.turn("past_", "bytes_")
-            self.gain.turned(time.monotonic() - begun)
+            self.convert("past_", "bytes_")
+            self.gain.converted(time.monotonic() - begun)
 
-    def turn(self, before: str, after: str) -> None:
+    def convert(self, before: str, after: str) -> None:
         """Convert the caches from prefix `before` to prefix `after`, one by one, to save memory."""
         caches, rows, capacity, length = self.cache, self.rows, self.capacity, self.cached
         self.cache, self.rows, self.capacity, self.cached = {}, 0, 0, 0  # in case memory runs out
@@ -240,8 +240,8 @@ class Session(CachedSession):
             values, to = caches.pop(name), name.replace(before, after)
             made[to] = self.make_room(to, values.shape)
             seen = values[:, :, :length]
-            turned = self.scales.round(to, seen) if after == "bytes_" else self.scales.restore(name, seen)
-            made[to][:, :, :length] = turned
+            converted = self.scales.round(to, seen) if after == "bytes_" else self.scales.restore(name, seen)
+            made[to][:, :, :length] = converted
         self.held, self.cache, self.rows, self.capacity, self.cached = after, made, rows, capacity, length
         self.buffers = made
 

@@ -82,11 +82,11 @@ def delta_net(graph: Graph, x: str, rates: str, i: int, how: DeltaNet, weights: 
     share, kept = split(graph, rates, heads, heads)
     qk, v = split(graph, convolve(graph, qkv, i, weights.kernel, "silu"), 2 * keys, how.value_elements)
     q, k = split(graph, unit_heads(graph, qk, how.key_size), keys, keys)
-    fading = fade(graph, soft_steps(graph, kept, weights.decay_bias), weights.decay)
+    fading = log_decay(graph, soft_steps(graph, kept, weights.decay_bias), weights.decay)
     share = graph.node("Sigmoid", share)
     if how.most != 1:
         share = graph.node("Mul", share, graph.scalar(how.most))
-    answered = ask(graph, [q, repeated(graph, k, how), v], i, how, fading, share)
+    answered = linear_attention(graph, [q, repeated(graph, k, how), v], i, how, fading, share)
     assert weights.norm
     norm = graph.constant(weights.norm.name, np.asarray(weights.norm.values))
     return graph.node("Mul", norm_heads(graph, answered, norm, how.value_size, epsilon), silu(graph, gates))
@@ -101,7 +101,8 @@ def mamba(graph: Graph, x: str, steps: str, i: int, how: Mamba, weights: StateWe
     steps = soft_steps(graph, steps, weights.decay_bias)
     skipped = by_head(graph, v, how, graph.constant(weights.skip.name, np.asarray(weights.skip.values)[:, None]))
     written = by_head(graph, v, how, graph.node("Unsqueeze", steps, graph.numbers(-1)))
-    answered = ask(graph, [q, repeated(graph, k, how), written], i, how, fade(graph, steps, weights.decay))
+    parts = [q, repeated(graph, k, how), written]
+    answered = linear_attention(graph, parts, i, how, log_decay(graph, steps, weights.decay))
     opened = graph.node("Mul", graph.node("Add", answered, skipped), silu(graph, gates))
     if not weights.norm or how.epsilon is None:
         return opened
@@ -122,13 +123,13 @@ def soft_steps(graph: Graph, x: str, bias: Weight) -> str:
     return graph.node("Softplus", graph.node("Add", x, graph.constant(bias.name, np.asarray(bias.values))))
 
 
-def fade(graph: Graph, steps: str, decay: Weight) -> str:
+def log_decay(graph: Graph, steps: str, decay: Weight) -> str:
     """Append the logarithm of each head's decay."""
     rates = -np.exp(np.asarray(decay.values, np.float32))
     return graph.node("Mul", steps, graph.constant(decay.name, rates))
 
 
-def ask(graph: Graph, qkv: list[str], i: int, how: MatrixState, fading: str, share: str = "") -> str:
+def linear_attention(graph: Graph, qkv: list[str], i: int, how: MatrixState, fading: str, share: str = "") -> str:
     """Append linear attention: read the state with the queries, and update it with keys and values."""
     state, rule = f"state_matrices_{i}", "gated_delta" if share else "gated"
     named = dict(update_rule=rule, q_num_heads=how.key_heads, kv_num_heads=how.value_heads)

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from backends.decoder import Activation, Decoder, Layer, Norms, Rope, Weight, Weights
-from backends.forward import Attending, forward
+from backends.forward import AttentionOnly, forward
 from backends.onnx import lowering
 from backends.onnx.graph import Graph
 from backends.onnx.lowering import value
@@ -21,7 +21,7 @@ UNSEEN = -65504.0
 """Added to the score of a hidden key: the lowest float16."""
 
 
-class Ops(Attending[str], lowering.Ops):
+class Ops(AttentionOnly[str], lowering.Ops):
     """Operations on rows with positions and masks of their own."""
 
     tokens, positions = "input_ids", "position_ids"
@@ -146,7 +146,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         inputs.insert(1, value("attention_mask", TensorProto.INT64, "B", "S + T"))
         inputs.append(value("last", TensorProto.INT64, 1))
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
-        for i, layer in decoder.caches:
+        for i, layer in decoder.cached_layers:
             for kind in ("key", "value"):
                 past, present = (
                     ("B", layer.kv_heads, "S", layer.head_dim),

@@ -23,7 +23,7 @@ from backends.decoder import (
     Weight,
     Weights,
 )
-from backends.forward import Attending, encode, forward, refuse_states
+from backends.forward import AttentionOnly, encode, forward, refuse_states
 from backends.openvino.experts import Mixture, clamped_gate
 from backends.openvino.matrix import matrix
 from backends.openvino.nodes import Node, integers, named, number, outputs, parameter, scalar, vector
@@ -47,7 +47,7 @@ class MatrixState:
         return self.nodes[weight.name]
 
 
-class Ops(Attending[Node]):
+class Ops(AttentionOnly[Node]):
     """Operations return nodes."""
 
     def __init__(self, decoder: Decoder, inputs: dict[str, Node], matrices: MatrixState):
@@ -334,7 +334,7 @@ def encoder(decoder: Decoder, weights: Weights, prompt: Node, matrices: MatrixSt
     """Build the encoder: what each decoder layer cross-attends to, as outputs of the model."""
     count = op.gather(op.shape_of(prompt), integers(1), number(0))
     positions = op.range(number(0), op.squeeze(count), number(1), "i64")
-    ops = Ops(decoder.reader, dict(tokens=prompt, positions=positions, key_positions=positions), matrices)
+    ops = Ops(decoder.as_encoder, dict(tokens=prompt, positions=positions, key_positions=positions), matrices)
     outputs = []
     for layer, kv in enumerate(encode(decoder, weights, ops)):
         halves = op.split(kv, number(-1), 2).outputs()

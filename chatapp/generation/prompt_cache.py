@@ -59,7 +59,7 @@ class PromptCache:
         errors. A prompt that was set `aside` continues from there.
         """
         apart = reproducible or self.session.whole_prompts or aside is not None
-        shared = 0 if apart else self.session.nearest(share(self._tokens, prompt))
+        shared = 0 if apart else self.session.nearest(shared_length(self._tokens, prompt))
         best = aside if apart else self._find(prompt, shared + WORTH)
         lost = len(self._tokens) - (0 if best else shared)
         worth = self._lasting and lost >= WORTH and CHEAPER * lost >= len(self._tokens)
@@ -67,7 +67,7 @@ class PromptCache:
             self._add(prefix)
         self._tokens, self._lasting = [], False
         if best:
-            shared = share(best.tokens, prompt)
+            shared = shared_length(best.tokens, prompt)
             self.session.restore(prompt[:shared], best.found)
         elif shared != self.session.length or not shared:
             self.session.rewind(shared)
@@ -87,7 +87,7 @@ class PromptCache:
 
     def _useful(self, prefix: Prefix, prompt: list[int]) -> int:
         """How many tokens of a prompt a prefix saves."""
-        shared = share(prefix.tokens, prompt)
+        shared = shared_length(prefix.tokens, prompt)
         return shared if self.session.serves(prefix.found, shared) else 0
 
     def copy(self) -> Prefix | None:
@@ -167,6 +167,6 @@ class PromptCache:
         return logits
 
 
-def share(cached: list[int], prompt: list[int]) -> int:
+def shared_length(cached: list[int], prompt: list[int]) -> int:
     """How many of a prompt's tokens are cached, its last one aside."""
     return min(count_shared(cached, prompt), len(prompt) - 1)

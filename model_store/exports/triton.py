@@ -122,7 +122,7 @@ def decoder_tensors(decoder: "Decoder") -> tuple[list[Tensor], list[Tensor]]:
     inputs: list[Tensor] = [(name, "INT64", (-1, -1)) for name in ("input_ids", "attention_mask", "position_ids")]
     inputs.append(("last", "INT64", (1,)))
     outputs: list[Tensor] = [("logits", "FP32", (-1, -1, decoder.vocab_size))]
-    for i, a in decoder.caches:
+    for i, a in decoder.cached_layers:
         for kind in ("key", "value"):
             sizes = (-1, a.kv_heads, -1, a.head_dim)
             inputs.append((f"past_key_values.{i}.{kind}", "FP32", sizes))

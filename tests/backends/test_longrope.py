@@ -8,7 +8,7 @@ import pytest
 
 import backends
 from backends import Session
-from backends.reference import Range
+from backends.reference import PlainSession
 from backends.reference import Session as ReferenceSession
 from backends.rereading import PART, RereadingSession, parts
 from chatapp.evaluation.verify.prompts import make_prompts
@@ -78,7 +78,7 @@ def test_guesses_that_cross_the_border_get_the_logits_of_each_token_alone(sessio
         session.rewind(BORDER - 3)
 
 
-class Counting(Range):
+class Counting(PlainSession):
     """The reference within its ranges, and how many tokens it has read."""
 
     counted = 0

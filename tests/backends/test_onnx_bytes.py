@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from backends.onnx import lowering
+from backends.onnx.int8_cache import AFTER, LONG, NEVER, Scales
 from backends.onnx.session import Session
-from backends.onnx.whole import AFTER, LONG, NEVER, Scales
 from backends.quantize import PRECISIONS, Rounded
 from support.golden_logits import golden, open_golden
 
@@ -67,7 +67,7 @@ def test_a_part_of_a_prompt_is_read_with_floats_and_what_was_bytes_is_rounded_on
         assert held.held == "past_"
         held.restore(tokens[0, :12].tolist(), found[-1])
         held.single = 1
-        held.hold(1)
+        held.choose_cache(1)
         assert held.held == "bytes_"
     for name, values in found[1].items():
         scale = held.scales.values[name.replace("past_", "bytes_")][0]
@@ -148,7 +148,7 @@ def test_bytes_that_an_answer_gains_nothing_by_are_left_off(
     for i in range(10, 28):
         session.forward(tokens[:, i : i + 1])
     assert session.held == "bytes_" and not session.gain.missed
-    session.gain.turned(turning)
+    session.gain.converted(turning)
     session.gain.steps[False].extend([floats] * AFTER)
     session.gain.steps[True].extend([held] * (AFTER - 1))
     assert not session.gain.missed

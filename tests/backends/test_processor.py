@@ -24,7 +24,7 @@ def test_products_of_bytes_overflow_on_x86_unless_it_is_known_not_to(
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(processor, "cpuinfo", lambda: facts)
-    assert processor.overflows() is expected
+    assert processor.int8_overflows() is expected
 
 
 def test_a_container_has_the_cores_of_its_quota(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

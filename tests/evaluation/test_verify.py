@@ -9,8 +9,8 @@ import pytest
 import backends
 from backends import Top, reference
 from backends.decoder import Decoder, Weight, Weights
+from backends.onnx.int8_cache import LONG, NEVER, Scales
 from backends.onnx.session import Session as OnnxSession
-from backends.onnx.whole import LONG, NEVER, Scales
 from chatapp.evaluation.verify.comparison import EXACT, Tally, find_tolerance
 from chatapp.evaluation.verify.prompts import make_prompts
 from chatapp.evaluation.verify.reference import compute, from_numpy, open_weights

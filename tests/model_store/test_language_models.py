@@ -83,7 +83,7 @@ def test_gemma_4_of_2b_caches_fifteen_of_its_layers() -> None:
     )  # fmt: skip
     config: dict[str, Any] = {"model_type": "gemma4", "text_config": text, "vision_config": {}, "audio_config": {}}
     decoder = families.find(config).decoder(config)
-    assert decoder.readers == len(decoder.caches) == 15
+    assert decoder.sharing_start == len(decoder.cached_layers) == 15
     assert [layer.kv_layer for layer in decoder.layers[15:]] == [13, 13, 13, 13, 14] * 4
     assert {(layer.window, layer.head_dim, layer.kv_heads) for layer in decoder.layers} == {(512, 256, 1), (0, 512, 1)}
     assert decoder.per_layer_scale == 128**0.5 and decoder.embedding_scale == 1536**0.5
@@ -98,7 +98,7 @@ def test_gemma_3n_of_e2b_knows_the_tokens_of_texts_and_caches_twenty_of_its_laye
     config: dict[str, Any] = {"model_type": "gemma3n", "text_config": text, "vision_config": {}, "audio_config": {}}
     decoder = families.find(config).decoder(config)
     assert (decoder.vocab_size, decoder.per_layer_size, decoder.logit_softcap) == (262_144, 256, 30.0)
-    assert decoder.readers == len(decoder.caches) == 20
+    assert decoder.sharing_start == len(decoder.cached_layers) == 20
     assert [layer.kv_layer for layer in decoder.layers[20:]] == [18, 18, 18, 18, 19] * 2
     assert [layer.cutoff for layer in decoder.layers] == [pytest.approx(1.6448536)] * 10 + [None] * 20
     assert {(layer.window, layer.kv_heads, layer.scale) for layer in decoder.layers} == {(512, 2, 1.0), (0, 2, 1.0)}

@@ -87,7 +87,7 @@ def facts_of(source: Source, options: Options) -> "Facts":
     from chatapp.deploy.triton.session import Facts
 
     decoder = source.decoder
-    layers = [(i, a.kv_heads, a.head_dim) for i, a in decoder.caches]
+    layers = [(i, a.kv_heads, a.head_dim) for i, a in decoder.cached_layers]
     return Facts(decoder.context_length, decoder.vocab_size, layers, options.decoder, options.precision)
 
 

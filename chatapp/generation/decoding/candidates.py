@@ -49,7 +49,7 @@ class Candidates:
                 self._weights = weigh(logits, peak, self.temperature)
         return self._weights
 
-    def heat(self, temperature: float) -> None:
+    def apply_temperature(self, temperature: float) -> None:
         """Divide the logits by a temperature."""
         self.temperature *= temperature
         self._weights = None

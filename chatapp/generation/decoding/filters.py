@@ -25,14 +25,14 @@ def list_filters(options: Options) -> list[Filter]:
     return [*found, Mirostat(options.mirostat_tau)] if options.mirostat_tau else found
 
 
-def heat(candidates: Candidates, options: Options, random: Random) -> None:
+def apply_temperature(candidates: Candidates, options: Options, random: Random) -> None:
     """Divide the logits by the temperature, which may depend on the candidates' entropy."""
     temperature, reach = options.temperature, options.dynamic_temperature
     if reach and len(weights := candidates.weights) > 1:
         low, high = max(0.0, temperature - reach), temperature + reach
         share = (entropy(np.asarray(weights, np.float64)) / log(len(weights))) ** options.dynamic_exponent
         temperature = max(low + (high - low) * share, COLDEST)
-    candidates.heat(temperature)
+    candidates.apply_temperature(temperature)
 
 
 def keep_top_k(candidates: Candidates, options: Options, random: Random) -> None:
@@ -78,7 +78,7 @@ def keep_top_n_sigma(candidates: Candidates, options: Options, random: Random) -
     candidates.keep(np.flatnonzero(logits >= possible.max() - options.top_n_sigma * possible.std()))
 
 
-def leave_out_obvious(candidates: Candidates, options: Options, random: Random) -> None:
+def exclude_top_choices(candidates: Candidates, options: Options, random: Random) -> None:
     """With `xtc_probability`, remove all tokens of at least `xtc_threshold` but the least likely of them."""
     if random.random() > options.xtc_probability:
         return
@@ -111,13 +111,13 @@ class Mirostat:
 
 
 FILTERS: Mapping[str, Filter] = {
-    "temperature": heat,
+    "temperature": apply_temperature,
     "top_k": keep_top_k,
     "top_p": keep_top_p,
     "min_p": keep_min_p,
     "typical_p": keep_typical,
     "top_n_sigma": keep_top_n_sigma,
-    "xtc": leave_out_obvious,
+    "xtc": exclude_top_choices,
 }
 """Filters by name, in their usual order."""
 SWITCHES = {"xtc": "xtc_probability"}

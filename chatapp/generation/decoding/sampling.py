@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 
 from chatapp.generation.decoding.candidates import Candidates, Top, check_peak, greedy, largest
-from chatapp.generation.decoding.filters import leave_out_obvious, list_filters
+from chatapp.generation.decoding.filters import exclude_top_choices, list_filters
 from chatapp.generation.decoding.processors import History, list_processors
 from chatapp.generation.options import Options
 from chatapp.generation.text.tokenizer import Tokenizer
@@ -56,7 +56,7 @@ class Sampler:
     def skip(self) -> None:
         """Skip the random numbers of a token drawn elsewhere with the same seed."""
         if self.options.temperature:
-            for _ in range(1 + self.filters.count(leave_out_obvious)):
+            for _ in range(1 + self.filters.count(exclude_top_choices)):
                 self.random.random()
 
     def add(self, token: int) -> None:

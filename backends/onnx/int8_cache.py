@@ -67,7 +67,7 @@ class Gain:
         self.steps = {in_bytes: deque[float](maxlen=AFTER) for in_bytes in (False, True)}
         self.turning = 0.0
 
-    def turned(self, seconds: float) -> None:
+    def converted(self, seconds: float) -> None:
         """Record a conversion to int8 that took `seconds`."""
         self.turning = seconds
         self.steps[True].clear()
