@@ -412,27 +412,15 @@ class Engine:
         room = self.context_length - len(prompt) + 1  # the last token is never read
         seed = partial.choose_seed(options.seed)
         limit = min(options.max_tokens or room, room)
-        rows = [
-            Row(
-                index,
-                Sampler(
-                    options,
-                    seed=seed,
-                    index=index,
-                    prompt=written,
-                    vocab_size=self.session.vocab_size,
-                    tokenizer=self.tokenizer,
-                ),
-                self.tokenizer.detokenizer(context, len(typed.text) if typed else 0),
-                StopStrings(options.stop, going_on=going_on),
-                options.logprobs,
-                end,
-                limit,
-                typed,
-                partial.tokens,
-            )
-            for index in range(options.n)
-        ]
+
+        def make_row(index: int) -> Row:
+            tokenizer, size = self.tokenizer, self.session.vocab_size
+            sampler = Sampler(options, seed=seed, index=index, prompt=written, vocab_size=size, tokenizer=tokenizer)
+            detokenizer = tokenizer.detokenizer(context, len(typed.text) if typed else 0)
+            stops = StopStrings(options.stop, going_on=going_on)
+            return Row(index, sampler, detokenizer, stops, options.logprobs, end, limit, typed, partial.tokens)
+
+        rows = [make_row(index) for index in range(options.n)]
         for row in rows:
             row.go_on_from(begun)
         watch, hold = Stopwatch(started), 0.0 if at_once else self.hold
