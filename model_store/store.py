@@ -127,7 +127,7 @@ class Store:
         return f"{name} {how}: chatapp pull {manifest.read_reference(location.partial)}"
 
     def look_up(self, name: str) -> StoredModel:
-        """The same, but without saying that another process is at work on the model."""
+        """What `get` returns, without saying that another process is at work on the model."""
         if name == BUILTIN:
             return self.register(BUILTIN, BUILTIN_FOLDER)
         from model_store.hub import pulled

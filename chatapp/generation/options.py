@@ -1,4 +1,4 @@
-"""The options of one request, checked, and those that a model's publisher recommends."""
+"""The options of one request, checked, and the defaults that a model's publisher recommends."""
 
 import json
 import math
@@ -14,15 +14,15 @@ from chatapp.generation.text.thinking import EFFORTS, Think
 
 
 class OptionError(UserError):
-    """An option outside its range; the message names it, its value and what is allowed."""
+    """An option is out of range; the message names it, its value and what is allowed."""
 
     def __init__(self, message: str, *names: str):
-        """`names` are the options that the message names, as Options has them; the first is to blame."""
+        """`names` are the options that the message names, by field; the first is to blame."""
         super().__init__(message)
         self.names = names
 
     def spell(self, spelling: Callable[[str], str]) -> str:
-        """The message, in which each option is called as it is where it was given."""
+        """The message with each option called as it was where it was given."""
         message = str(self)
         for name in self.names:
             message = re.sub(rf"\b{name}\b", spelling(name), message, count=1)
@@ -31,24 +31,24 @@ class OptionError(UserError):
 
 @dataclass(frozen=True)
 class Knob:
-    """A number for one small function of decoding/: its values, and how the command line and the screen ask for it."""
+    """A numeric option of a small function in decoding/: its values, and how command line and screen present it."""
 
     default: float
-    """Whole where every value is."""
+    """An int if all values are."""
     allowed: str
     fits: Callable[[float], bool]
     metavar: str
     help: str
-    """For the command line; `{default}` stands for the default."""
+    """For the command line; `{default}` is replaced by the default."""
     example: str
     does: str
-    """For `/set parameter`, as the example is."""
+    """For `/set parameter`, like `example`."""
     label: str
     steps: tuple[float, ...]
-    """The values at which its slider stops."""
+    """The stops of its slider."""
     off: float = 0
     word: str = "off"
-    """Said for the value with which it does nothing."""
+    """The word for the value with no effect."""
     penalty: bool = False
     rare: bool = False
     """Whether the screen has no slider for it."""
@@ -59,13 +59,13 @@ def list_steps(low: float, high: float, step: float) -> tuple[float, ...]:
     return tuple(round(low + place * step, 4) for place in range(round((high - low) / step) + 1))
 
 
-def _row(knob: Knob) -> Any:  # Any: what is a field here is a number in Options
+def _row(knob: Knob) -> Any:  # Any: a field that stands for a number
     return field(default=knob.default, metadata={"knob": knob})
 
 
 @dataclass(frozen=True)
 class Options:
-    """Sampling options in OpenAI's spelling; the order in which they act is told in decoding/sampling.py."""
+    """Sampling options with OpenAI's names; decoding/sampling.py tells the order in which they act."""
 
     # fmt: off
     temperature: float = _row(Knob(
@@ -159,56 +159,56 @@ class Options:
         "1: what goes on with a text that ends in a colon or brace ends with the block", "stop_dedent", (), rare=True))
     # fmt: on
     dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
-    """A token with one of these in it ends what DRY takes for a sequence, and is never penalised."""
+    """A token that contains one of these ends DRY's sequences, and is never penalised."""
     dry_whole_words: bool = False
-    """Whether DRY spares tokens that go on with a word: names are not spelt otherwise."""
+    """Whether DRY spares tokens that continue a word: names are not spelt otherwise."""
     bad_words: tuple[str, ...] = ()
-    """Words, or sequences of them, that are not written, as they are usually made of tokens."""
+    """Words or phrases that are never written, as usually tokenised."""
     sampler_order: tuple[str, ...] = ()
-    """The filters in the order in which they are to act; the others follow in theirs, which filters.py tells."""
+    """The order of the filters; those left out follow in their usual order."""
     logit_bias: Mapping[int, float] = field(default_factory=dict)
-    """Added to the logit of a token; minus infinity forbids it."""
+    """Added to a token's logit; minus infinity forbids it."""
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     """None: until the context is full."""
     seed: int | None = None
-    """None: drawn at random, and told in the usage. With a seed the prompt is always read anew, so that the
-    text does not depend on what the cache held."""
+    """None: random, and reported in the usage. With a seed the prompt is always read anew, so that the text does not
+    depend on the cache."""
     n: int = 1
-    """How many completions, decoded as one batch; the best of the beams, where there are several."""
+    """The number of completions, decoded as one batch; with beams, the best ones."""
     num_beams: int = 1
-    """Texts that a beam search goes on with at once; 1: none."""
+    """Beams of a search; 1: no search."""
     num_beam_groups: int = 1
-    """Groups of beams, each of which avoids what those before it chose."""
+    """Groups of beams, each of which avoids what earlier ones chose."""
     length_penalty: float = 1.0
-    """The score of a text is divided by its length to the power of this: above 0 is for longer ones."""
+    """Scores are divided by length ** length_penalty: above 0 favours longer texts."""
     diversity_penalty: float = 0.0
-    """Taken from the score of a token for each beam of the groups before that chose it in the same step."""
+    """Subtracted from a token's score for each beam of earlier groups that chose it in the same step."""
     early_stopping: bool | Literal["never"] = False
-    """When a search ends that has enough texts: False: when others are hardly better; True: at once; never: when none
-    can be better."""
+    """When a search with enough texts ends: False: when others are hardly better; True: at once; never: when none can
+    be better."""
     beam_sampling: bool = False
-    """Whether beams are drawn, with the options of sampling, instead of the likeliest."""
+    """Whether beams are sampled, with the sampling options, instead of the most likely ones."""
     logprobs: int | None = None
-    """None: none; k: the log-probability of each token and of the k likeliest."""
+    """None: none; k: the log-probability of each token and of the k most likely."""
     think: Think | None = None
-    """Whether the model thinks before it answers, where its template has a switch, or how much, where it knows that;
-    None: as it does by itself."""
+    """Whether the model thinks before it answers, or how much, if its template can switch that; None: the template's
+    default."""
     tools: tuple[str, ...] = ()
-    """Functions that the model may ask to be called, each in JSON as OpenAI has it; for templates that know tools."""
+    """Functions that the model may call, each as JSON in OpenAI's form; for templates with tools."""
     speculate: bool | None = None
-    """Whether tokens are guessed and several read in one step; None: where that pays, no seed was given, and the
-    backend rounds several tokens as one."""
+    """Whether tokens are drafted and several verified per step; None: if that pays off, no seed was given, and the
+    backend rounds several tokens like one."""
     json_schema: str | None = None
-    """A JSON Schema, as text: the answer is JSON that it describes."""
+    """A JSON Schema, as text, for the answer."""
     json_object: bool = False
-    """Whether the answer is a JSON object, of any kind."""
+    """Whether the answer is any JSON object."""
     regex: str | None = None
     """A regular expression that the whole answer matches, in the syntax of Rust's crate regex."""
     grammar: str | None = None
-    """A grammar that the answer keeps to, in llguidance's dialect of Lark."""
+    """A grammar for the answer, in llguidance's dialect of Lark."""
     choice: tuple[str, ...] = ()
-    """Texts one of which is the answer."""
+    """The possible answers."""
 
     def __post_init__(self) -> None:
         for name, knob in KNOBS.items():
@@ -238,14 +238,14 @@ class Options:
 
     @property
     def constraint(self) -> str | None:
-        """The name of the option that says what the answer must be, if one does."""
+        """The name of the option that constrains the answer; None if none does."""
         return next((name for name in GRAMMARS if getattr(self, name)), None)
 
     @property
     def guesses(self) -> bool:
-        """Whether tokens are guessed: of one text, and by itself where no seed promises the same text.
+        """Whether tokens are drafted, for a single text; by default only without a seed.
 
-        Several tokens that are read at once may be rounded otherwise than one.
+        A seed promises the same text, and several tokens read at once may be rounded differently from one.
         """
         wanted = self.seed is None if self.speculate is None else self.speculate
         return wanted and self.n == self.num_beams == 1
@@ -268,9 +268,9 @@ class Options:
 
 
 ORDER = ("temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc")
-"""The filters in the order in which they act unless told otherwise: Hugging Face's, then those that it has not."""
+"""The usual order of the filters: Hugging Face's, then those that it lacks."""
 KNOBS: Mapping[str, Knob] = {each.name: each.metadata["knob"] for each in fields(Options) if each.metadata}
-"""The numbers that say how a token is chosen, by their names in Options."""
+"""The numeric options for choosing tokens, by field."""
 WHOLE = {
     "max_tokens": (1, math.inf, "1 or more"),
     "seed": (0, 2**64 - 1, "from 0 to 2**64 - 1"),
@@ -279,26 +279,26 @@ WHOLE = {
     "num_beam_groups": (1, 64, "from 1 to 64"),
     "logprobs": (0, 20, "from 0 to 20"),
 }
-"""The least and the most of the other numbers, and both in words."""
+"""The range of other whole numbers, also in words."""
 ALWAYS = ("n", "num_beams", "num_beam_groups")
-"""Those of them that are always given."""
+"""Those that cannot be None."""
 CHOICES: Mapping[str, tuple[Iterable[object], str]] = {
     "think": ((None, True, False, *EFFORTS), f"true, false, {', '.join(EFFORTS)}"),
     "speculate": ((None, True, False), "true or false"),
     "early_stopping": ((True, False, "never"), "true, false or never"),
     **dict.fromkeys(("dry_whole_words", "beam_sampling", "json_object"), ((True, False), "true or false")),
 }
-"""What those may be that are no numbers, and the same in words."""
+"""The values of options that are not numbers, also in words."""
 BEAM_NUMBERS = {"length_penalty": (-10, 10), "diversity_penalty": (0, 1000)}
-"""The least and the most of what beams are scored by."""
+"""The ranges of beam scores' options."""
 
 
 GRAMMARS = ("json_schema", "json_object", "regex", "grammar", "choice")
-"""The options that say what the whole answer must be; at most one of them at a time."""
+"""The options that constrain the whole answer, at most one at a time."""
 
 
 def check_together(options: Options) -> None:
-    """Refuse options that contradict each other."""
+    """Raise for options that contradict each other."""
     if len(given := [name for name in GRAMMARS if getattr(options, name)]) > 1:
         raise OptionError(f"{' and '.join(given)} each say what the whole answer must be; give one of them", *given)
     if options.speculate and max(options.n, options.num_beams) > 1:
@@ -336,18 +336,18 @@ BEAM_OPTIONS = {
     "early_stopping": False,
     "beam_sampling": False,
 }
-"""What only a beam search looks at, and what it usually is."""
+"""Options of beam searches only, with their defaults."""
 
 
 def without_free_text(defaults: Options) -> Options:
-    """A model's defaults for a gap: code may say there what it has said before, and begins no file."""
-    stop = ("\n\n",) if defaults.stop else ()  # of a model that does not end by itself
+    """A model's defaults for filling gaps: code may repeat itself there, and does not begin a file."""
+    stop = ("\n\n",) if defaults.stop else ()  # models with stop strings may not end by themselves
     off = replace(defaults, repetition_penalty=1.0, dry_multiplier=0.0, stop=stop)
     return replace(off, file_start=0, indentation=0, stop_at_dedent=0)
 
 
 OURS = "dry_multiplier", "dry_base", "dry_allowed_length", "dry_breakers", "dry_whole_words"
-"""Of our own options, those besides the samplers that generation_config.json may have."""
+"""Options of our own, besides samplers, that generation_config.json may have."""
 
 
 def _is_number(value: object) -> bool:
@@ -364,10 +364,10 @@ def _error(name: str, value: object, allowed: str) -> OptionError:
 
 
 def published_options(folder: Path) -> Options:
-    """Our defaults, in which what the publisher of the checkpoint in `folder` says counts first.
+    """Our defaults, overridden by the recommendations of the checkpoint in `folder`.
 
-    With `"do_sample": false` it is greedy; what is said about sampling beside it has no effect then.
-    `stop_strings`, one or several, end a reply.
+    With `"do_sample": false` decoding is greedy, and sampling options beside it have no effect. `stop_strings`, one or
+    several, end a reply.
     """
     from model_store.files import optional_json
 

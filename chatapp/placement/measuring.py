@@ -98,7 +98,7 @@ class Measuring(Thread):
         self.stopping = Event()
 
     def __enter__(self) -> None:
-        """Measure within a `with`, whose end waits for the measuring process to end."""
+        """Measure until the `with` ends; if the program ends then, it waits for the measuring process."""
         self.daemon = False
         self.start()
 
