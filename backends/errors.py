@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 
 class UserError(Exception):
-    """What went wrong, to what, and what to do, in words for the user; every error of ours that is no defect.
+    """The base of errors whose message tells the user what went wrong, to what, and what to do; others are defects.
 
     UserError
     ├── BackendError       backends

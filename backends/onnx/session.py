@@ -216,7 +216,7 @@ class Session(CachedSession):
 
     def allow_bytes(self, allowed: bool) -> None:
         self.long_from, self.after = (int8_cache.LONG if allowed else int8_cache.NEVER), int8_cache.AFTER
-        with suppress(OSError):  # a folder that is only read
+        with suppress(OSError):  # a read-only folder
             mark = self.folder / int8_cache.ALLOWED
             mark.touch() if allowed else mark.unlink(missing_ok=True)
 

@@ -59,7 +59,7 @@ def limit(seconds: float, memory: int) -> None:
     """
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
-    if sys.platform == "linux":  # macOS has it, but counts its large address space
+    if sys.platform == "linux":  # macOS has it, but refuses limits below its large address spaces
         import resource
 
         most = resource.getrlimit(resource.RLIMIT_AS)[1]
