@@ -176,13 +176,14 @@ class AttentionOnly(Generic[Tensor]):
 
 def forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> Tensor:
     """Return the logits (B, last, vocab) of `ops.tokens`."""
-    x, branch = run_layers(decoder, weights, ops, "")
-    normed, _ = add_norm(weights, ops, ops.last(x), None if branch is None else ops.last(branch), "norm")
+    layers = Layers(decoder, weights, ops)
+    x, branch = layers.run()
+    normed, _ = layers.add_norm(ops.last(x), None if branch is None else ops.last(branch), "norm")
     if "project_out" in weights:
-        normed = ops.linear(normed, weights["project_out"])
+        normed = layers.linear(normed, "project_out")
     if decoder.output_scale != 1:
         normed = ops.scale(normed, decoder.output_scale)
-    logits = ops.linear(normed, weights["lm_head"])  # (B, last, vocab)
+    logits = layers.linear(normed, "lm_head")  # (B, last, vocab)
     return ops.softcap(logits, decoder.logit_softcap) if decoder.logit_softcap else logits
 
 
@@ -191,283 +192,264 @@ def encode(decoder: Decoder, weights: Weights, ops: Ops[Tensor]) -> list[Tensor]
 
     `ops` are those of `decoder.as_encoder`, with no cache.
     """
-    x, branch = run_layers(decoder.as_encoder, weights, ops, "encoder.")
-    normed, _ = add_norm(weights, ops, x, branch, "encoder.norm")
-    return [ops.linear(normed, weights[f"layers.{i}.cross_kv_proj"]) for i in range(len(decoder.layers))]
+    layers = Layers(decoder.as_encoder, weights, ops, "encoder.")
+    normed, _ = layers.add_norm(*layers.run(), "encoder.norm")
+    return [layers.linear(normed, f"layers.{i}.cross_kv_proj") for i in range(len(decoder.layers))]
 
 
-def run_layers(decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str) -> tuple[Tensor, Tensor | None]:
-    """Run all layers on `ops.tokens`, and return the residual `x` and the `branch` still to be added to it.
+class Layers(Generic[Tensor]):
+    """The layers of a decoder, or of its encoder, over the operations of a backend."""
 
-    The two stay apart so that adding and normalising can be one kernel. `part` is the prefix of the weights' names: ""
-    or "encoder.".
-    """
-    looked_up = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
-    inputs = None
-    if decoder.per_layer_size:  # each layer has its own embedding of the tokens
-        own = ops.scale(ops.embed(weights["per_layer_embedding"], ops.tokens), decoder.per_layer_scale)
-        inputs = own, ops.linear(looked_up, weights["per_layer_proj"])  # (B, T, layers per_layer_size) each
-    x = make_residual(decoder, weights, ops, looked_up)
-    branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
-    others = split_streams(decoder, weights, ops, x)
+    def __init__(self, decoder: Decoder, weights: Weights, ops: Ops[Tensor], part: str = ""):
+        """`part` is the prefix of the layers' names: "" or "encoder."."""
+        self.decoder, self.weights, self.ops, self.part = decoder, weights, ops, part
 
-    for i in range(len(decoder.layers)):
-        layer = f"{part}layers.{i}."
-        if i == decoder.sharing_start:
-            x, branch, others = ops.narrow(add(ops, x, branch)), None, [ops.narrow(each) for each in others]
-            inputs = inputs and (ops.narrow(inputs[0]), ops.narrow(inputs[1]))
-        if others:
-            x, *others = predict_streams(weights, ops, [add(ops, x, branch), *others], layer)
-            y, branch = compute_layer(decoder, weights, ops, x, None, part, i)
-            x, *others = correct_streams(weights, ops, [x, *others], add(ops, y, branch), layer)
-            branch = None
+    def run(self) -> tuple[Tensor, Tensor | None]:
+        """Run all layers on `ops.tokens`, and return the residual `x` and the `branch` still to be added to it.
+
+        The two stay apart so that adding and normalising can be one kernel.
+        """
+        decoder, weights, ops = self.decoder, self.weights, self.ops
+        looked_up = ops.embed(weights["embedding"], ops.tokens)  # (B, T, hidden)
+        inputs = None
+        if decoder.per_layer_size:  # each layer has its own embedding of the tokens
+            own = ops.scale(ops.embed(weights["per_layer_embedding"], ops.tokens), decoder.per_layer_scale)
+            inputs = own, self.linear(looked_up, "per_layer_proj")  # (B, T, layers per_layer_size) each
+        x = self.make_residual(looked_up)
+        branch = ops.embed(weights["position_embedding"], ops.positions) if "position_embedding" in weights else None
+        others = self.split_streams(x)
+
+        for i in range(len(decoder.layers)):
+            layer = f"{self.part}layers.{i}."
+            if i == decoder.sharing_start:
+                x, branch, others = ops.narrow(self.add(x, branch)), None, [ops.narrow(each) for each in others]
+                inputs = inputs and (ops.narrow(inputs[0]), ops.narrow(inputs[1]))
+            if others:
+                x, *others = self.predict_streams([self.add(x, branch), *others], layer)
+                y, branch = self.compute_layer(x, None, i)
+                x, *others = self.correct_streams([x, *others], self.add(y, branch), layer)
+                branch = None
+            else:
+                x, branch = self.compute_layer(x, branch, i)
+            if inputs:
+                x = self.add(x, branch)
+                branch = self.per_layer_input(x, inputs, i)
+            if others:  # with AltUp, added to the other streams only
+                others, branch = [self.add(each, branch) for each in others], None
+            if layer + "scalar" in weights:
+                x, branch = ops.scale(self.add(x, branch), float(np.asarray(weights[layer + "scalar"].values)[0])), None
+        return self.merge_streams(x, others) if others else x, branch
+
+    def compute_layer(self, x: Tensor, branch: Tensor | None, i: int) -> tuple[Tensor, Tensor | None]:
+        """Compute one layer; takes and returns the residual and the branch still to be added to it."""
+        ops, layer = self.ops, f"{self.part}layers.{i}."
+        normed, x = self.add_norm(x, branch, layer + "attention_norm")
+        mixed = self.mix_tokens(normed, i)
+        if self.decoder.parallel:
+            normed = self.norm(x, layer + "ffn_norm") if layer + "ffn_norm" in self.weights else normed
+            return x, ops.add(mixed, self.feed_forward(normed, x, i))
+        mixed = self.norm_if(mixed, layer + "post_attention_norm")
+        if layer + "cross_q_proj" in self.weights:
+            x, mixed = self.attend_to_prompt(x, mixed, i)
+        if layer + "laurel_down" in self.weights:
+            mixed = ops.add(mixed, self.laurel(normed, layer))
+            x, branch = ops.scale(ops.add(x, mixed), 0.5**0.5), None
         else:
-            x, branch = compute_layer(decoder, weights, ops, x, branch, part, i)
-        if inputs:
-            x = add(ops, x, branch)
-            branch = per_layer_input(decoder, weights, ops, x, inputs, i)
-        if others:  # with AltUp, added to the other streams only
-            others, branch = [add(ops, each, branch) for each in others], None
-        if layer + "scalar" in weights:
-            x, branch = ops.scale(add(ops, x, branch), float(np.asarray(weights[layer + "scalar"].values)[0])), None
-    return merge_streams(decoder, weights, ops, x, others) if others else x, branch
+            x, branch = self.norm_sum(x, mixed, layer + "attention_sum_norm")
+        if not self.decoder.layers[i].feeds:
+            return x, branch
+        normed, x = self.add_norm(x, branch, layer + "ffn_norm")
+        fed = self.norm_if(self.feed_forward(normed, x, i), layer + "post_ffn_norm")
+        return self.norm_sum(x, fed, layer + "ffn_sum_norm")
 
+    def make_residual(self, x: Tensor) -> Tensor:
+        """Make the residual from the tokens' embeddings: (B, T, width) -> (B, T, hidden)."""
+        if self.decoder.embedding_scale != 1:
+            x = self.ops.scale(x, self.decoder.embedding_scale)
+        if "project_in" in self.weights:
+            x = self.linear(x, "project_in")
+        return self.norm_if(x, "embedding_norm")
 
-def compute_layer(
-    decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, part: str, i: int
-) -> tuple[Tensor, Tensor | None]:
-    """Compute one layer; takes and returns the residual and the branch still to be added to it."""
-    layer = f"{part}layers.{i}."
-    normed, x = add_norm(weights, ops, x, branch, layer + "attention_norm")
-    mixed = mix_tokens(decoder, weights, ops, normed, part, i)
-    if decoder.parallel:
-        normed = ops.norm(x, weights[layer + "ffn_norm"]) if layer + "ffn_norm" in weights else normed
-        return x, ops.add(mixed, feed_forward(decoder, weights, ops, normed, x, part, i))
-    mixed = norm_if(weights, ops, mixed, layer + "post_attention_norm")
-    if layer + "cross_q_proj" in weights:
-        x, mixed = attend_to_prompt(weights, ops, x, mixed, layer, i)
-    if layer + "laurel_down" in weights:
-        mixed = ops.add(mixed, laurel(weights, ops, normed, layer))
-        x, branch = ops.scale(ops.add(x, mixed), 0.5**0.5), None
-    else:
-        x, branch = norm_sum(weights, ops, x, mixed, layer + "attention_sum_norm")
-    if not decoder.layers[i].feeds:
-        return x, branch
-    normed, x = add_norm(weights, ops, x, branch, layer + "ffn_norm")
-    fed = feed_forward(decoder, weights, ops, normed, x, part, i)
-    return norm_sum(weights, ops, x, norm_if(weights, ops, fed, layer + "post_ffn_norm"), layer + "ffn_sum_norm")
+    def mix_tokens(self, x: Tensor, i: int) -> Tensor:
+        """Compute a layer's token mixing: attention, a recurrence, or the sum of both: (B, T, hidden)."""
+        weights, ops, layer = self.weights, self.ops, f"{self.part}layers.{i}."
+        recurrence = self.decoder.layers[i].recurrence
+        if isinstance(recurrence, ShortConvolution):
+            mixed = ops.short_convolution(self.linear(x, layer + "in_proj"), i, weights[layer + "convolution"])
+        elif isinstance(recurrence, SelectiveState):
+            mixed = self.selective_scan(x, i)
+        elif recurrence:
+            kernel, decay, bias = (weights[layer + name] for name in ("convolution", "decay", "decay_bias"))
+            beside = StateWeights(kernel, decay, bias, weights.get(layer + "value_norm"), weights.get(layer + "skip"))
+            rates, qkvz = (self.linear(x, layer + name) for name in ("rates_proj", "qkvz_proj"))
+            compute = ops.mamba if isinstance(recurrence, Mamba) else ops.delta_net
+            mixed = compute(qkvz, rates, i, beside)
+        else:
+            mixed = self.attend(x, i)
+        mixed = self.norm_if(mixed, layer + "attention_sub_norm")
+        if self.decoder.layers[i].beside:
+            attended = self.linear(self.attend(x, i), layer + "o_proj")
+            return ops.add(attended, self.linear(mixed, layer + "state_o_proj"))
+        return self.linear(mixed, layer + "o_proj")
 
+    def selective_scan(self, x: Tensor, i: int) -> Tensor:
+        """Compute a Mamba layer, whose steps, keys and queries are projected from its channels: (B, T, channels)."""
+        weights, ops, layer = self.weights, self.ops, f"{self.part}layers.{i}."
+        both = self.linear(x, layer + "in_proj")
+        x = ops.activate(ops.convolve(ops.part(both, 0, 2), i, weights[layer + "convolution"]), "silu")
+        low, keys, queries = (
+            self.norm_if(self.linear(x, f"{layer}{role}_proj"), f"{layer}{role}_norm")
+            for role in ("steps_down", "keys", "queries")
+        )
+        steps = self.linear(low, layer + "steps_proj")
+        answers = ops.selective_state(x, steps, keys, queries, i, weights[layer + "decay"], weights[layer + "skip"])
+        return ops.multiply(answers, ops.activate(ops.part(both, 1, 2), "silu"))
 
-def split_streams(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> list[Tensor]:
-    """AltUp: make the other residual streams, projected from `x`; none if there is one stream."""
-    if decoder.residuals == 1:
-        return []
-    made, count = ops.linear(x, weights["altup_proj"]), decoder.residuals - 1
-    return [ops.level(ops.part(made, i, count), x) for i in range(count)]
+    def attend(self, x: Tensor, i: int) -> Tensor:
+        """Compute a layer's attention, gated where it has gates: (B, T, hidden) -> (B, T, Q)."""
+        weights, ops, layer = self.weights, self.ops, f"{self.part}layers.{i}."
+        latent = layer + "kv_down_proj" in weights
+        qkv = self.expand_latents(x, layer) if latent else self.linear(x, layer + "qkv_proj")
+        if self.decoder.qkv_clip:
+            qkv = ops.clip(qkv, self.decoder.qkv_clip)
+        given = takewhile(weights.__contains__, (f"{layer}{name}" for name in ("q_norm", "k_norm", "v_norm")))
+        norms = tuple(weights[name] for name in given)  # a prefix of the three
+        bias = weights.get(layer + "relative_bias") or weights.get(self.part + "relative_bias")
+        attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
+        if layer + "attention_gate" in weights:
+            gates, how = self.linear(x, layer + "attention_gate"), self.decoder.layers[i]
+            return ops.open_heads(attended, gates, how.head_dim) if how.gates == "head" else ops.open(attended, gates)
+        return attended
 
+    def expand_latents(self, x: Tensor, layer: str) -> Tensor:
+        """Multi-head latent attention: project the latents up: (B, T, hidden) -> (B, T, Q + K + V)."""
+        latent = self.norm(self.linear(x, layer + "kv_down_proj"), layer + "kv_down_norm")
+        shared = self.ops.join(latent, self.linear(x, layer + "k_turning_proj"))
+        if layer + "q_down_proj" in self.weights:
+            x = self.norm(self.linear(x, layer + "q_down_proj"), layer + "q_down_norm")
+        queries = self.linear(x, layer + "q_proj")
+        return self.ops.join(queries, self.linear(shared, layer + "kv_up_proj"))
 
-def merge_streams(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, others: list[Tensor]) -> Tensor:
-    """AltUp: the mean of all streams, the others projected back and scaled to the size of the first."""
-    matrices, total = weights["altup_out"], x
-    for i, each in enumerate(others):
-        own = slice(i * decoder.hidden_size, (i + 1) * decoder.hidden_size)
-        matrix = matrices.with_rows(itemgetter(own), f".{i}")
-        total = ops.add(total, ops.level(ops.linear(each, matrix), x))
-    return ops.scale(total, 1 / decoder.residuals)
+    def attend_to_prompt(self, x: Tensor, branch: Tensor, i: int) -> tuple[Tensor, Tensor]:
+        """Cross-attend to the prompt; returns `x` plus the branch, and the new branch."""
+        layer = f"{self.part}layers.{i}."
+        normed, x = self.ops.add_norm(x, branch, self.weights[layer + "cross_norm"])
+        attended = self.ops.cross_attention(self.linear(normed, layer + "cross_q_proj"), i)
+        return x, self.linear(attended, layer + "cross_o_proj")
 
+    def feed_forward(self, normed: Tensor, x: Tensor, i: int) -> Tensor:
+        """Compute one layer's feed-forward: the experts, where it has them, and the shared feed-forward.
 
-def predict_streams(weights: Weights, ops: Ops[Tensor], residuals: list[Tensor], layer: str) -> list[Tensor]:
-    """AltUp: predict all streams after a layer from those before it."""
-    count = len(residuals)
-    shares = ops.linear(route_streams(weights, ops, residuals[0], layer), weights[layer + "altup_prediction"])
-    found = []
-    for i, total in enumerate(residuals):
-        for j, each in enumerate(residuals):
-            total = ops.add(total, ops.multiply(each, ops.part(shares, i * count + j, count**2)))
-        found.append(total)
-    return found
+        The router and the experts may read the residual `x` through norms of their own.
+        """
+        weights, ops, layer = self.weights, self.ops, f"{self.part}layers.{i}."
+        if layer + "router" not in weights:
+            return self.shared_forward(normed, i)
+        assert self.decoder.experts  # a router implies experts
+        router_norm, experts_norm = (weights.get(layer + name) for name in ("router_norm", "experts_norm"))
+        logits = self.linear(ops.norm(x, router_norm) if router_norm else normed, layer + "router")
+        read, count = ops.norm(x, experts_norm) if experts_norm else normed, self.decoder.experts.count
+        gate_up = ExpertMatrices(weights, layer, "gate_up_proj", count)
+        down = ExpertMatrices(weights, layer, "down_proj", count, weights.get(layer + "expert_scale"))
+        mixed = ops.experts(read, logits, weights.get(layer + "choice_bias"), gate_up, down)
+        mixed = self.norm_if(mixed, layer + "post_experts_norm")
+        if not self.decoder.experts.shared:
+            return mixed
+        shared = self.shared_forward(normed, i)
+        if layer + "shared_gate" in weights:
+            shared = ops.open(shared, self.linear(normed, layer + "shared_gate"))
+        return ops.add(mixed, self.norm_if(shared, layer + "post_shared_norm"))
 
+    def shared_forward(self, x: Tensor, i: int) -> Tensor:
+        """Compute the feed-forward that all tokens go through."""
+        ops, layer, activation = self.ops, f"{self.part}layers.{i}.", self.decoder.activation
+        if layer + "gate_up_proj" in self.weights:
+            gate_up = self.linear(x, layer + "gate_up_proj")
+            hidden = ops.gate(gate_up, activation, self.decoder.layers[i].cutoff)
+        else:
+            hidden = self.linear(x, layer + "up_proj")
+            learned = activation == "xielu"
+            hidden = self.xielu(hidden, layer + "xielu") if learned else ops.activate(hidden, activation)
+        return self.linear(self.norm_if(hidden, layer + "ffn_sub_norm"), layer + "down_proj")
 
-def correct_streams(weights: Weights, ops: Ops[Tensor], predicted: list[Tensor], x: Tensor, layer: str) -> list[Tensor]:
-    """AltUp: correct the predicted streams by how far the layer's output `x` is from the first one's prediction."""
-    count, missed = len(predicted), ops.add(x, ops.scale(predicted[0], -1))
-    shares = ops.linear(route_streams(weights, ops, x, layer), weights[layer + "altup_correction"])
-    missed_by = (ops.add(missed, ops.multiply(missed, ops.part(shares, i, count))) for i in range(count))
-    return [ops.add(each, more) for each, more in zip(predicted, missed_by, strict=True)]
+    def xielu(self, x: Tensor, name: str) -> Tensor:
+        """The activation xIELU, https://arxiv.org/abs/2411.13010: relu2, elu and identity with learned factors."""
+        ops, (square, bent, straight) = self.ops, np.asarray(self.weights[name].values).tolist()
+        curve = ops.add(ops.scale(ops.activate(x, "relu2"), square), ops.scale(ops.activate(x, "elu"), bent))
+        return ops.add(curve, ops.scale(x, straight))
 
+    def laurel(self, x: Tensor, layer: str) -> Tensor:
+        """LAuREL, https://arxiv.org/abs/2411.07501: `x` plus a low-rank projection of it."""
+        low = self.linear(self.linear(x, layer + "laurel_down"), layer + "laurel_up")
+        return self.ops.add(x, self.norm(low, layer + "laurel_norm"))
 
-def route_streams(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
-    """AltUp: the router, which the mixing coefficients are projected from: (B, T, hidden) -> (B, T, residuals)."""
-    return ops.softcap(ops.linear(ops.norm(x, weights[layer + "altup_norm"]), weights[layer + "altup_router"]), 1.0)
+    def per_layer_input(self, x: Tensor, inputs: tuple[Tensor, Tensor], i: int) -> Tensor:
+        """Gemma 3n and 4: a layer's own embedding of the tokens, gated by the residual: (B, T, hidden)."""
+        ops, layer = self.ops, f"{self.part}layers.{i}."
+        looked_up, projected = (ops.part(each, i, len(self.decoder.layers)) for each in inputs)
+        own = ops.add(self.norm(projected, "per_layer_norm"), looked_up)  # (B, T, per_layer_size)
+        gate = ops.activate(self.linear(x, layer + "per_layer_gate"), self.decoder.activation)
+        return self.norm(self.linear(ops.multiply(gate, own), layer + "per_layer_out"), layer + "post_per_layer_norm")
 
+    def split_streams(self, x: Tensor) -> list[Tensor]:
+        """AltUp: make the other residual streams, projected from `x`; none if there is one stream."""
+        if self.decoder.residuals == 1:
+            return []
+        made, count = self.linear(x, "altup_proj"), self.decoder.residuals - 1
+        return [self.ops.level(self.ops.part(made, i, count), x) for i in range(count)]
 
-def laurel(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
-    """LAuREL, https://arxiv.org/abs/2411.07501: `x` plus a low-rank projection of it."""
-    low = ops.linear(ops.linear(x, weights[layer + "laurel_down"]), weights[layer + "laurel_up"])
-    return ops.add(x, ops.norm(low, weights[layer + "laurel_norm"]))
+    def merge_streams(self, x: Tensor, others: list[Tensor]) -> Tensor:
+        """AltUp: the mean of all streams, the others projected back and scaled to the size of the first."""
+        ops, matrices, size, total = self.ops, self.weights["altup_out"], self.decoder.hidden_size, x
+        for i, each in enumerate(others):
+            matrix = matrices.with_rows(itemgetter(slice(i * size, (i + 1) * size)), f".{i}")
+            total = ops.add(total, ops.level(ops.linear(each, matrix), x))
+        return ops.scale(total, 1 / self.decoder.residuals)
 
+    def predict_streams(self, residuals: list[Tensor], layer: str) -> list[Tensor]:
+        """AltUp: predict all streams after a layer from those before it."""
+        ops, count = self.ops, len(residuals)
+        shares = self.linear(self.route_streams(residuals[0], layer), layer + "altup_prediction")
+        found = []
+        for i, total in enumerate(residuals):
+            for j, each in enumerate(residuals):
+                total = ops.add(total, ops.multiply(each, ops.part(shares, i * count + j, count**2)))
+            found.append(total)
+        return found
 
-def make_residual(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor) -> Tensor:
-    """Make the residual from the tokens' embeddings: (B, T, width) -> (B, T, hidden)."""
-    if decoder.embedding_scale != 1:
-        x = ops.scale(x, decoder.embedding_scale)
-    if "project_in" in weights:
-        x = ops.linear(x, weights["project_in"])
-    return norm_if(weights, ops, x, "embedding_norm")
+    def correct_streams(self, predicted: list[Tensor], x: Tensor, layer: str) -> list[Tensor]:
+        """AltUp: correct the predicted streams by how far the layer's output `x` is from the first one's prediction."""
+        ops, count = self.ops, len(predicted)
+        missed = ops.add(x, ops.scale(predicted[0], -1))
+        shares = self.linear(self.route_streams(x, layer), layer + "altup_correction")
+        missed_by = (ops.add(missed, ops.multiply(missed, ops.part(shares, i, count))) for i in range(count))
+        return [ops.add(each, more) for each, more in zip(predicted, missed_by, strict=True)]
 
+    def route_streams(self, x: Tensor, layer: str) -> Tensor:
+        """AltUp: the router, which the mixing coefficients are projected from: (B, T, hidden) -> (B, T, residuals)."""
+        return self.ops.softcap(self.linear(self.norm(x, layer + "altup_norm"), layer + "altup_router"), 1.0)
 
-def mix_tokens(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
-    """Compute a layer's token mixing: attention, a recurrence, or the sum of both: (B, T, hidden)."""
-    layer, recurrence = f"{part}layers.{i}.", decoder.layers[i].recurrence
-    if isinstance(recurrence, ShortConvolution):
-        mixed = ops.short_convolution(ops.linear(x, weights[layer + "in_proj"]), i, weights[layer + "convolution"])
-    elif isinstance(recurrence, SelectiveState):
-        mixed = selective_scan(weights, ops, x, layer, i)
-    elif recurrence:
-        kernel, decay, bias = (weights[layer + name] for name in ("convolution", "decay", "decay_bias"))
-        beside = StateWeights(kernel, decay, bias, weights.get(layer + "value_norm"), weights.get(layer + "skip"))
-        rates, qkvz = (ops.linear(x, weights[layer + name]) for name in ("rates_proj", "qkvz_proj"))
-        compute = ops.mamba if isinstance(recurrence, Mamba) else ops.delta_net
-        mixed = compute(qkvz, rates, i, beside)
-    else:
-        mixed = attend(decoder, weights, ops, x, part, i)
-    mixed = norm_if(weights, ops, mixed, layer + "attention_sub_norm")
-    if decoder.layers[i].beside:
-        attended = ops.linear(attend(decoder, weights, ops, x, part, i), weights[layer + "o_proj"])
-        return ops.add(attended, ops.linear(mixed, weights[layer + "state_o_proj"]))
-    return ops.linear(mixed, weights[layer + "o_proj"])
+    def linear(self, x: Tensor, name: str) -> Tensor:
+        return self.ops.linear(x, self.weights[name])
 
+    def norm(self, x: Tensor, name: str) -> Tensor:
+        return self.ops.norm(x, self.weights[name])
 
-def selective_scan(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str, i: int) -> Tensor:
-    """Compute a Mamba layer, whose steps, keys and queries are projected from its channels: (B, T, channels)."""
-    both = ops.linear(x, weights[layer + "in_proj"])
-    x = ops.activate(ops.convolve(ops.part(both, 0, 2), i, weights[layer + "convolution"]), "silu")
-    low, keys, queries = (
-        norm_if(weights, ops, ops.linear(x, weights[f"{layer}{role}_proj"]), f"{layer}{role}_norm")
-        for role in ("steps_down", "keys", "queries")
-    )
-    steps = ops.linear(low, weights[layer + "steps_proj"])
-    answers = ops.selective_state(x, steps, keys, queries, i, weights[layer + "decay"], weights[layer + "skip"])
-    return ops.multiply(answers, ops.activate(ops.part(both, 1, 2), "silu"))
+    def norm_if(self, x: Tensor, name: str) -> Tensor:
+        """Normalise `x` if the model has this norm."""
+        return self.norm(x, name) if name in self.weights else x
 
+    def add_norm(self, x: Tensor, branch: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
+        """Return the norm of `x + branch`, and the sum itself; without a norm, the sum twice."""
+        if name in self.weights:
+            return (self.norm(x, name), x) if branch is None else self.ops.add_norm(x, branch, self.weights[name])
+        total = self.add(x, branch)
+        return total, total
 
-def attend(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
-    """Compute a layer's attention, gated where it has gates: (B, T, hidden) -> (B, T, Q)."""
-    layer = f"{part}layers.{i}."
-    if layer + "kv_down_proj" in weights:
-        qkv = expand_latents(weights, ops, x, layer)
-    else:
-        qkv = ops.linear(x, weights[layer + "qkv_proj"])  # (B, T, (heads + 2 kv_heads) head_dim)
-    if decoder.qkv_clip:
-        qkv = ops.clip(qkv, decoder.qkv_clip)
-    given = takewhile(weights.__contains__, (f"{layer}{name}" for name in ("q_norm", "k_norm", "v_norm")))
-    norms = tuple(weights[name] for name in given)  # a prefix of the three
-    bias = weights.get(layer + "relative_bias") or weights.get(part + "relative_bias")
-    attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
-    if layer + "attention_gate" in weights:
-        gates, how = ops.linear(x, weights[layer + "attention_gate"]), decoder.layers[i]
-        return ops.open_heads(attended, gates, how.head_dim) if how.gates == "head" else ops.open(attended, gates)
-    return attended
+    def add(self, x: Tensor, branch: Tensor | None) -> Tensor:
+        """Return `x + branch`."""
+        return x if branch is None else self.ops.add(x, branch)
 
-
-def attend_to_prompt(
-    weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor, layer: str, i: int
-) -> tuple[Tensor, Tensor]:
-    """Cross-attend to the prompt; returns `x` plus the branch, and the new branch."""
-    normed, x = ops.add_norm(x, branch, weights[layer + "cross_norm"])
-    attended = ops.cross_attention(ops.linear(normed, weights[layer + "cross_q_proj"]), i)
-    return x, ops.linear(attended, weights[layer + "cross_o_proj"])
-
-
-def per_layer_input(
-    decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, inputs: tuple[Tensor, Tensor], i: int
-) -> Tensor:
-    """Gemma 3n and 4: a layer's own embedding of the tokens, gated by the residual: (B, T, hidden)."""
-    looked_up, projected = (ops.part(each, i, len(decoder.layers)) for each in inputs)  # (B, T, per_layer_size)
-    layer = f"layers.{i}."
-    own = ops.add(ops.norm(projected, weights["per_layer_norm"]), looked_up)
-    gate = ops.activate(ops.linear(x, weights[layer + "per_layer_gate"]), decoder.activation)
-    return ops.norm(
-        ops.linear(ops.multiply(gate, own), weights[layer + "per_layer_out"]), weights[layer + "post_per_layer_norm"]
-    )
-
-
-def expand_latents(weights: Weights, ops: Ops[Tensor], x: Tensor, layer: str) -> Tensor:
-    """Multi-head latent attention: project the latents up: (B, T, (heads + 2 kv_heads) head_dim)."""
-    latent = ops.norm(ops.linear(x, weights[layer + "kv_down_proj"]), weights[layer + "kv_down_norm"])
-    shared = ops.join(latent, ops.linear(x, weights[layer + "k_turning_proj"]))
-    if layer + "q_down_proj" in weights:
-        x = ops.norm(ops.linear(x, weights[layer + "q_down_proj"]), weights[layer + "q_down_norm"])
-    queries = ops.linear(x, weights[layer + "q_proj"])
-    return ops.join(queries, ops.linear(shared, weights[layer + "kv_up_proj"]))
-
-
-def feed_forward(
-    decoder: Decoder, weights: Weights, ops: Ops[Tensor], normed: Tensor, x: Tensor, part: str, i: int
-) -> Tensor:
-    """Compute one layer's feed-forward: the experts, where it has them, and the shared feed-forward.
-
-    The router and the experts may read the residual `x` through norms of their own.
-    """
-    layer = f"{part}layers.{i}."
-    if layer + "router" not in weights:
-        return shared_forward(decoder, weights, ops, normed, part, i)
-    assert decoder.experts  # a router implies experts
-    router_norm, experts_norm = (weights.get(layer + name) for name in ("router_norm", "experts_norm"))
-    logits = ops.linear(ops.norm(x, router_norm) if router_norm else normed, weights[layer + "router"])
-    read, count = ops.norm(x, experts_norm) if experts_norm else normed, decoder.experts.count
-    gate_up = ExpertMatrices(weights, layer, "gate_up_proj", count)
-    down = ExpertMatrices(weights, layer, "down_proj", count, weights.get(layer + "expert_scale"))
-    mixed = ops.experts(read, logits, weights.get(layer + "choice_bias"), gate_up, down)
-    mixed = norm_if(weights, ops, mixed, layer + "post_experts_norm")
-    if not decoder.experts.shared:
-        return mixed
-    shared = shared_forward(decoder, weights, ops, normed, part, i)
-    if layer + "shared_gate" in weights:
-        shared = ops.open(shared, ops.linear(normed, weights[layer + "shared_gate"]))
-    return ops.add(mixed, norm_if(weights, ops, shared, layer + "post_shared_norm"))
-
-
-def shared_forward(decoder: Decoder, weights: Weights, ops: Ops[Tensor], x: Tensor, part: str, i: int) -> Tensor:
-    """Compute the feed-forward that all tokens go through."""
-    layer = f"{part}layers.{i}."
-    if layer + "gate_up_proj" in weights:
-        gate_up = ops.linear(x, weights[layer + "gate_up_proj"])
-        hidden = ops.gate(gate_up, decoder.activation, decoder.layers[i].cutoff)
-    else:
-        hidden = ops.linear(x, weights[layer + "up_proj"])
-        learned = decoder.activation == "xielu"
-        hidden = xielu(ops, hidden, weights[layer + "xielu"]) if learned else ops.activate(hidden, decoder.activation)
-    return ops.linear(norm_if(weights, ops, hidden, layer + "ffn_sub_norm"), weights[layer + "down_proj"])
-
-
-def xielu(ops: Ops[Tensor], x: Tensor, factors: Weight) -> Tensor:
-    """The activation xIELU, https://arxiv.org/abs/2411.13010: relu2, elu and identity, weighted by `factors` (3,)."""
-    square, bent, straight = np.asarray(factors.values).tolist()
-    curve = ops.add(ops.scale(ops.activate(x, "relu2"), square), ops.scale(ops.activate(x, "elu"), bent))
-    return ops.add(curve, ops.scale(x, straight))
-
-
-def norm_if(weights: Weights, ops: Ops[Tensor], x: Tensor, name: str) -> Tensor:
-    """Normalise `x` if the model has this norm."""
-    return ops.norm(x, weights[name]) if name in weights else x
-
-
-def add_norm(weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
-    """Return the norm of `x + branch`, and the sum itself; without a norm, the sum twice."""
-    if name in weights:
-        return (ops.norm(x, weights[name]), x) if branch is None else ops.add_norm(x, branch, weights[name])
-    total = add(ops, x, branch)
-    return total, total
-
-
-def add(ops: Ops[Tensor], x: Tensor, branch: Tensor | None) -> Tensor:
-    """Return `x + branch`."""
-    return x if branch is None else ops.add(x, branch)
-
-
-def norm_sum(
-    weights: Weights, ops: Ops[Tensor], x: Tensor, branch: Tensor | None, name: str
-) -> tuple[Tensor, Tensor | None]:
-    """Normalise the sum where the model normalises after adding; returns residual and branch."""
-    return (add_norm(weights, ops, x, branch, name)[0], None) if name in weights else (x, branch)
+    def norm_sum(self, x: Tensor, branch: Tensor | None, name: str) -> tuple[Tensor, Tensor | None]:
+        """Normalise the sum where the model normalises after adding; returns residual and branch."""
+        return (self.add_norm(x, branch, name)[0], None) if name in self.weights else (x, branch)

@@ -88,9 +88,7 @@ class Mixture:
         powers = op.exp(op.negative(op.relu(below)))
         powers = op.select(near, powers, scalar(0))
         before = np.arange(count, dtype=np.float32)[:, None]  # each expert chosen before adds 1 to the sum
-        rest = op.subtract(
-            powers, op.constant(before / self.of.count)
-        )  # after the sum, the plugin's result would be wrong
+        rest = op.subtract(powers, op.constant(before / self.of.count))  # after the sum the plugin takes a wrong one
         return found.output(1), op.divide(scalar(1), op.reduce_sum(rest, integers(2), False))
 
     def in_groups(self, choice: Node) -> Node:
