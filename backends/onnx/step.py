@@ -63,13 +63,17 @@ class Step:
         """By window: the newest token's place in each row's cache, and the longest row's length."""
         for window, ends in self.ends.items():
             self.feeds |= zip(ends_of(window), ends, strict=True)
-        wrap = onnxruntime.OrtValue.ortvalue_from_numpy
-        self.binding.bind_ortvalue_output("logits", wrap(self.logits))
         shape = batch, last, session.tops
         self.top: Top = Top(np.empty(shape, np.int64), np.empty(shape, np.float32))
+        self.bind(session, cache, states)
+
+    def bind(self, session: Loaded, cache: Mapping[str, np.ndarray], states: dict[str, np.ndarray]) -> None:
+        """Bind all inputs and outputs to arrays; present caches and new states are written over the old ones."""
+        wrap = onnxruntime.OrtValue.ortvalue_from_numpy
+        self.binding.bind_ortvalue_output("logits", wrap(self.logits))
         self.binding.bind_ortvalue_output("top_tokens", wrap(self.top.tokens))
         self.binding.bind_ortvalue_output("top_logits", wrap(self.top.logits))
-        first = [unseen[window] for window in session.windows]
+        first = [self.unseen[window] for window in session.windows]
         caches = {name: shown(values, first[layer_of(name)]) for name, values in cache.items()}
         others = session.unused(in_bytes=any(name.startswith("bytes_") for name in cache))
         arrays = self.feeds | caches | session.memory | others | states

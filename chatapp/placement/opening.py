@@ -51,11 +51,7 @@ def open_engine(
         variants.append(store.lowered(model, placement.backend, placement.precision, on_progress))
         folder, device = variants[-1].folder, placement.device
         if overflows_memory(weights := size_of(folder)):
-            on_fallback(
-                f"{model.name} takes {amount(weights)} at {placement.precision}, and the memory of this machine is"
-                f" {amount(memory())}: weights are read from the disk again and again, which is slow;"
-                " a smaller --precision may fit"
-            )
+            on_fallback(tell_overflow(model.name, placement.precision, weights))
         backends.prepare(placement.backend, folder, device=device, on_progress=on_progress)
         load = partial(backends.get(placement.backend).load, folder, device=device)
         if options.backend or placement in tried:
@@ -70,9 +66,8 @@ def open_engine(
     # The tokenizer first: the session can then use the memory that reading it took.
     tokenizer, defaults = open_tokenizer(model.folder, store.tokenizer(model)), published_options(model.folder)
     template = ChatTemplate(model.folder) if model.chats else None
-    session = FallbackSession(
-        [partial(open_placement, one) for one in ranking], lambda why: on_fallback(f"{why}{NEXT}")
-    )
+    openers = [partial(open_placement, one) for one in ranking]
+    session = FallbackSession(openers, lambda why: on_fallback(f"{why}{NEXT}"))
     lowering = sum(variant.seconds for variant in variants)
     load = time.perf_counter() - start - lowering
     if failed:  # another one works: it is the backend's fault, not to be tried again
@@ -85,6 +80,14 @@ def open_engine(
         load_seconds=load,
         lowering_seconds=lowering,
         origin=lambda: {"digest": str(variants[-1].made.get("digest", "")), "signature": variants[-1].signature},
+    )
+
+
+def tell_overflow(name: str, precision: str, weights: int) -> str:
+    """The warning about a model with `weights` bytes of weights, more than the memory holds."""
+    return (
+        f"{name} takes {amount(weights)} at {precision}, and the memory of this machine is {amount(memory())}: weights"
+        " are read from the disk again and again, which is slow; a smaller --precision may fit"
     )
 
 
