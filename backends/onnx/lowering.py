@@ -402,9 +402,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     width). Recurrent layers have `state_...`, and return `new_state_...`.
 
     Outputs: `logits` (B, last, vocab); the largest of them, `top_logits` and `top_tokens` (B, last, TOP); the caches as
-    `present_...`.
-
-    The encoder's outputs `memory_key_i` and `memory_value_i` (B, heads, T, head_dim) are inputs of the decoder.
+    `present_...`. The encoder's, `memory_key_i` and `memory_value_i` (B, heads, T, head_dim), are the decoder's inputs.
     """
     facts = {"context_length": str(decoder.context_length), "precision": precision, "border": str(decoder.border)}
     in_bytes, windows = gains_by_bytes(decoder, precision), find_windows(decoder)

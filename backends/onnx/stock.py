@@ -148,10 +148,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
         outputs = [value("logits", TensorProto.FLOAT, "B", "last", decoder.vocab_size)]
         for i, layer in decoder.cached_layers:
             for kind in ("key", "value"):
-                past, present = (
-                    ("B", layer.kv_heads, "S", layer.head_dim),
-                    ("B", layer.kv_heads, "S + T", layer.head_dim),
-                )
+                past, present = (("B", layer.kv_heads, length, layer.head_dim) for length in ("S", "S + T"))
                 inputs.append(value(f"past_key_values.{i}.{kind}", TensorProto.FLOAT, *past))
                 outputs.append(value(f"present.{i}.{kind}", TensorProto.FLOAT, *present))
         graph.save("model", inputs, outputs, {"context_length": str(decoder.context_length), "precision": precision})
