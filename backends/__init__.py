@@ -144,17 +144,17 @@ class Session(Protocol):
 
 
 @runtime_checkable
-class HoldingBytes(Protocol):
+class HasInt8Cache(Protocol):
     """A session that can store keys and values of long texts as int8, once the results have been verified."""
 
     @property
-    def may_hold_bytes(self) -> bool:
+    def has_int8_cache(self) -> bool:
         """Whether this model's cache can be int8."""
 
-    def hold_bytes_from(self, length: int) -> None:
+    def use_int8_from(self, length: int) -> None:
         """Use int8 for texts of at least `length` tokens, so that their logits can be compared."""
 
-    def allow_bytes(self, allowed: bool) -> None:
+    def allow_int8(self, allowed: bool) -> None:
         """Use int8 where it is faster, now and after every later load; or never."""
 
 

@@ -405,7 +405,7 @@ def lower(decoder: Decoder, weights: Weights, folder: Path, precision: str) -> N
     `present_...`. The encoder's, `memory_key_i` and `memory_value_i` (B, heads, T, head_dim), are the decoder's inputs.
     """
     facts = {"context_length": str(decoder.context_length), "precision": precision, "border": str(decoder.border)}
-    in_bytes, windows = gains_by_bytes(decoder, precision), find_windows(decoder)
+    in_bytes, windows = gains_by_int8(decoder, precision), find_windows(decoder)
     facts["windows"] = " ".join(map(str, windows))
     with Graph(folder) as graph:
         blocks = has_fast_int8()  # 1.5 times as fast for a token, 0.75 times for a prompt
@@ -446,7 +446,7 @@ def remembered(decoder: Decoder, in_bytes: bool) -> Iterator[tuple[Values, Value
             yield inputs, outputs
 
 
-def gains_by_bytes(decoder: Decoder, precision: str) -> bool:
+def gains_by_int8(decoder: Decoder, precision: str) -> bool:
     """Whether int8 caches can pay off: shared keys are read less often anyway; f32 and f16 stay exact."""
     alone = all(layer.causal and layer.heads == layer.kv_heads and layer.kv_layer is None for layer in decoder.layers)
     changing = decoder.recurrent or decoder.encoder or decoder.border

@@ -208,13 +208,13 @@ class Session(CachedSession):
         self.memory, self.steps = dict(zip(names, values, strict=True)), {}
 
     @property
-    def may_hold_bytes(self) -> bool:
+    def has_int8_cache(self) -> bool:
         return bool(self.scales.values)
 
-    def hold_bytes_from(self, length: int) -> None:
+    def use_int8_from(self, length: int) -> None:
         self.long_from, self.after = length, 0
 
-    def allow_bytes(self, allowed: bool) -> None:
+    def allow_int8(self, allowed: bool) -> None:
         self.long_from, self.after = (int8_cache.LONG if allowed else int8_cache.NEVER), int8_cache.AFTER
         with suppress(OSError):  # a read-only folder
             mark = self.folder / int8_cache.ALLOWED

@@ -27,7 +27,7 @@ def pair(case: str, folder: Path) -> tuple[Session, Session]:
     """A session that holds floats, and one that holds bytes from eight tokens on."""
     lower(case, folder)
     floats, held = Session(folder), Session(folder)
-    held.hold_bytes_from(8)
+    held.use_int8_from(8)
     return floats, held
 
 
@@ -141,7 +141,7 @@ def test_bytes_that_an_answer_gains_nothing_by_are_left_off(
     tmp_path: Path, floats: float, held: float, turning: float, missed: bool
 ) -> None:
     session = Session(lower("gpt2", tmp_path))
-    session.allow_bytes(True)
+    session.allow_int8(True)
     session.long_from = 8
     tokens = golden("gpt2")[0][:1].repeat(3, 1)
     session.forward(tokens[:, :10])
@@ -164,13 +164,13 @@ def test_bytes_are_there_where_no_heads_share_keys_and_rounding_is_allowed(tmp_p
         folder = tmp_path / str(number)
         folder.mkdir()
         session = Session(lower(case, folder, precision))
-        assert session.may_hold_bytes == wanted, (case, precision)
+        assert session.has_int8_cache == wanted, (case, precision)
         assert session.long_from == NEVER
 
 
 def test_who_has_verified_them_allows_them_for_good(tmp_path: Path) -> None:
     session = Session(lower("gpt2", tmp_path))
-    session.allow_bytes(True)
+    session.allow_int8(True)
     assert session.long_from == Session(tmp_path).long_from == LONG
-    session.allow_bytes(False)
+    session.allow_int8(False)
     assert session.long_from == Session(tmp_path).long_from == NEVER

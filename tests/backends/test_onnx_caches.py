@@ -111,7 +111,7 @@ def test_a_window_of_bytes_gives_what_all_of_them_give(
     some, every = Session(tmp_path), Session(tmp_path)
     show_everything(every)
     for session in some, every:
-        session.hold_bytes_from(8)
+        session.use_int8_from(8)
     for token in np.random.default_rng(0).integers(0, decoder.vocab_size, decoder.context_length):
         assert some.forward(np.array([[token]])) == near(every.forward(np.array([[token]])), abs=1e-3)
     assert some.held == "bytes_" and some.unseen[10] > 40

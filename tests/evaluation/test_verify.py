@@ -14,7 +14,7 @@ from backends.onnx.session import Session as OnnxSession
 from chatapp.evaluation.verify.comparison import EXACT, Tally, find_tolerance
 from chatapp.evaluation.verify.prompts import make_prompts
 from chatapp.evaluation.verify.reference import compute, from_numpy, open_weights
-from chatapp.evaluation.verify.verdict import Expected, check_bytes, compare, verify
+from chatapp.evaluation.verify.verdict import Expected, check_int8_cache, compare, verify
 from model_store import Store
 from support.golden_models import PRECISIONS, Fault, Faulty, Make
 
@@ -61,7 +61,7 @@ def test_caches_of_bytes_that_fail_are_not_used_and_the_rest_is(store: Store, go
     session = OnnxSession(variant.folder)
     coarse = Coarse({})
     coarse.values, session.scales = session.scales.values, coarse
-    found = check_bytes(session, "int8", from_numpy(model, "int8"))
+    found = check_int8_cache(session, "int8", from_numpy(model, "int8"))
     assert found and not found.passed and session.long_from == NEVER
     assert verify(store, model, variant).passed
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import backends
-from backends import BackendError, HoldingBytes, Session
+from backends import BackendError, HasInt8Cache, Session
 from backends.quantize import PRECISIONS, Rounded
 from chatapp import __version__
 from chatapp.evaluation.verify import NUMPY, ORIGINAL
@@ -85,7 +85,7 @@ def verify(
     comparisons = check_decoder(reference)
     session = module.load(variant.folder, device=device)
     comparisons += check_session(session, variant.precision, reference, on_progress)
-    if comparison := check_bytes(session, variant.precision, reference):
+    if comparison := check_int8_cache(session, variant.precision, reference):
         if comparison.passed:
             comparisons.append(comparison)
         else:
@@ -177,15 +177,15 @@ def check_session(
     return compare(session, reference.prompts, versions, on_progress)
 
 
-def check_bytes(session: Session, precision: str, reference: Reference) -> Comparison | None:
+def check_int8_cache(session: Session, precision: str, reference: Reference) -> Comparison | None:
     """Compare decoding with an int8 cache, and allow or forbid that; None if the session has none."""
-    if not isinstance(session, HoldingBytes) or not session.may_hold_bytes or precision not in reference.rounded:
+    if not isinstance(session, HasInt8Cache) or not session.has_int8_cache or precision not in reference.rounded:
         return None
-    session.hold_bytes_from(FEWEST)
+    session.use_int8_from(FEWEST)
     limits = find_tolerance(session.placement.precision).computed
     versions = [Expected(f"{precision} weights", reference.rounded[precision], limits)]
     [found] = (one for one in compare(session, reference.prompts, versions, prefix="bytes ") if one.what == HELD)
-    session.allow_bytes(found.passed)
+    session.allow_int8(found.passed)
     return found
 
 
