@@ -134,7 +134,7 @@ def read_prompt(prompt: str | None) -> str | None:
     """Piped input followed by the prompt; None at a terminal without a prompt, to talk line by line."""
     if prompt != "-" and sys.stdin.isatty():
         return prompt
-    if prompt not in (None, "-") and not has_come(PATIENCE):
+    if prompt not in (None, "-") and not is_input_ready(PATIENCE):
         note(f"Nothing was piped in within {PATIENCE:.0f} seconds: the prompt stands alone. </dev/null says so at once")
         return prompt
     piped = read_input("-").removesuffix("\n")
@@ -151,7 +151,7 @@ def attach(prompt: str | None, paths: Sequence[str]) -> str | None:
     return attachments.message(named, [attachments.read(path, Path.cwd()) for path in paths])
 
 
-def has_come(seconds: float) -> bool:
+def is_input_ready(seconds: float) -> bool:
     """Whether standard input has data or ends within so many seconds.
 
     The parent process may have left a pipe open that nobody writes to.

@@ -191,7 +191,7 @@ def install(service: Service) -> None:
         write_whole(service.path, service.text)
     else:
         service.path.write_text(service.text, service.encoding)
-    if problem := command_all(service.start):
+    if problem := run_all(service.start):
         left = " && ".join(" ".join(command) for command in service.start)
         raise InputError(f"{service.path} is written, and the system did not start it ({problem}); try: {left}")
     print(printable(f"{service.path} is installed, and the server is started"))
@@ -201,14 +201,14 @@ def remove(service: Service) -> None:
     """Stop the service and delete its definition."""
     if not service.path.exists():
         raise InputError(f"there is no service: {service.path} is not there")
-    problem = command_all(service.stop)
+    problem = run_all(service.stop)
     service.path.unlink()
     if problem:
         note(f"The system could not be told to end it ({problem}): it ends when you log out.")
     print(printable(f"{service.path} is removed"))
 
 
-def command_all(commands: Sequence[Sequence[str]]) -> str:
+def run_all(commands: Sequence[Sequence[str]]) -> str:
     """Run commands until one fails; returns its error, or an empty string."""
     for command in commands:
         if not shutil.which(command[0]):

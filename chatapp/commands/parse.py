@@ -55,7 +55,7 @@ def hint(word: str, known: list[str], otherwise: str = "") -> str:
 # Arguments
 
 
-def alone(act: Act) -> Read:
+def no_argument(act: Act) -> Read:
     """A parser for a command without arguments."""
 
     def read(rest: str) -> Command:
@@ -66,12 +66,12 @@ def alone(act: Act) -> Read:
     return read
 
 
-def maybe(act: Act) -> Read:
+def optional_text(act: Act) -> Read:
     """A parser for a command with an optional text, perhaps quoted."""
     return lambda rest: Command(act, (unquote(rest),))
 
 
-def wanted(act: Act, what: str, read: Callable[[str], str] = unquote) -> Read:
+def required_text(act: Act, what: str, read: Callable[[str], str] = unquote) -> Read:
     """A parser for a command that requires a text, perhaps quoted."""
 
     def read_text(rest: str) -> Command:

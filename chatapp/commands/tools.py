@@ -52,7 +52,7 @@ def describe(view: View) -> str:
     return "\n".join(lines) or NONE
 
 
-def find_leaving(dialogue: Dialogue) -> str:
+def find_destinations(dialogue: Dialogue) -> str:
     """The other machines that the conversation's tool calls send text to."""
     from chatapp.conversation.tools.http import leaves
 
@@ -77,10 +77,10 @@ def begin(view: View, names: Sequence[str]) -> None:
         raise InputError(NONE)
     dialogue = view.dialogue
     dialogue.change(replace(dialogue.setup, tools=tuple(dict.fromkeys([*dialogue.setup.tools, *wanted]))))
-    toolset.rouse()
+    toolset.retry_failed()
 
     def look() -> str:
-        offered, away = toolset.look(dialogue.setup.tools), find_leaving(dialogue)
+        offered, away = toolset.look(dialogue.setup.tools), find_destinations(dialogue)
         listed = ", ".join(one.name for one in offered)
         told = f"{len(offered)} tool{'s' * (len(offered) != 1)}: {listed}." if listed else "There are no tools."
         return f"{told} Text goes to {away} with each call." if away else told

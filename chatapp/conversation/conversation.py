@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from chatapp.conversation import receipt, tool_calls
 from chatapp.conversation.prompting import Prompting
 from chatapp.conversation.saving import Saving
-from chatapp.conversation.setup import Setup, facts, wrong_thinking
-from chatapp.conversation.texts import Reached, Text, beginning, ends, parts_of, shortened
+from chatapp.conversation.setup import Setup, options_as_json, wrong_thinking
+from chatapp.conversation.texts import Reached, Text, find_original, fitting_tokens, last_parts, parts_of
 from chatapp.conversation.tree import Tree
-from chatapp.conversation.turn import BEGINNING, Turn, go_on_from, hold_back, is_cut_off, is_unanswered, take_beams
+from chatapp.conversation.turn import BEGINNING, Turn, hide_calls, is_cut_off, is_unanswered, resume_figures, take_beams
 from chatapp.generation import Deltas, Engine, GenerationError, Options, Reply, Token, ToolCall, Usage
 from chatapp.generation.options import without_free_text
 from chatapp.history import Conversation, HistoryError, Kind, Message, Role
@@ -110,9 +110,9 @@ class Dialogue:
             self._draft = self._saving.draft = draft
             self._saving.save_if_well()
 
-    def credit(self, text: str) -> Sequence[tuple[Role, str]]:
+    def split_by_author(self, text: str) -> Sequence[tuple[Role, str]]:
         """Split a text into parts by author: what matches a branch, and the rest as the user's."""
-        last, rest = self._tree.written(clean(text))
+        last, rest = self._tree.match(clean(text))
         return [*((one.role, one.text) for one in self._tree.branch(last)), ("user", rest)]
 
     def save(self) -> bool:
@@ -120,7 +120,7 @@ class Dialogue:
         self._saving.save()
         return not self._saving.is_behind
 
-    def keep_in(self, history: "History") -> None:
+    def save_to(self, history: "History") -> None:
         """Save everything to a history that could not be opened before."""
         self._history = self._saving.history = history
         self._saving.save()
@@ -161,14 +161,14 @@ class Dialogue:
 
     def select(self, message: int) -> None:
         """Show the branch through a message, down to its newest leaf."""
-        self._saving.show(self._tree.newest(message))
+        self._saving.show(self._tree.newest_leaf(message))
         self._saving.save_if_well()
 
     def follow(self, text: str) -> bool:
         """Show the branch that has this displayed text, perhaps ending within a reply; returns whether there is one."""
-        last, rest = self._tree.written(clean(text))
+        last, rest = self._tree.match(clean(text))
         shown = {one.id for one in self.branch()}
-        replies = [one for one in self._tree.after(last) if one.role == "assistant"]
+        replies = [one for one in self._tree.children(last) if one.role == "assistant"]
         fitting = [one for one in replies if rest and printable(one.text).startswith(rest)]
         if fitting:
             last = max(fitting, key=lambda one: (one.id in shown, one.versions.index(one.id))).id
@@ -193,7 +193,7 @@ class Dialogue:
             if text != before + there + after or not said.startswith(there) or (after and reply.id not in newest):
                 return None
             if there or after:
-                tokens = beginning(self.tokens(reply.id), there)
+                tokens = fitting_tokens(self.tokens(reply.id), there)
                 rest = there[len(printable("".join(token.text for token in tokens))) :]
                 return Reached([(one.role, one.text) for one in parts], reply, tokens, rest, there == said, after)
             branch = parts
@@ -233,7 +233,7 @@ class Dialogue:
         found = self._tree[message]
         if not is_cut_off(found):
             raise GenerationError("this answer ended by itself; /again asks for another one")
-        if self._tree.after(found.id):
+        if self._tree.children(found.id):
             raise GenerationError("only the last answer can go on")
         self._check_author(found.model)
         turn = self._turn(engine, found.parent)
@@ -262,7 +262,7 @@ class Dialogue:
         parts = parts_of(text)
         last, new = self._find(parts)
         leaf = None if self._tree.leaf is None else self._tree[self._tree.leaf]
-        own = leaf and leaf.role == "user" and leaf.text and not self._tree.after(leaf.id)
+        own = leaf and leaf.role == "user" and leaf.text and not self._tree.children(leaf.id)
         if leaf and own and [role for role, _ in new] == ["user"] and last in (leaf.id, leaf.parent):
             self._saving.change(leaf.id, text=(leaf.text if last == leaf.id else "") + new[0][1])  # typing goes on
         else:
@@ -278,7 +278,7 @@ class Dialogue:
         turn = self._turn(engine, None, text=before)
         turn.after = clean(after)
         turn.options = replace(
-            self.setup.taken(without_free_text(engine.defaults)), n=1, logprobs=turn.options.logprobs
+            self.setup.apply_to(without_free_text(engine.defaults)), n=1, logprobs=turn.options.logprobs
         )
         return self._begin(engine, turn)
 
@@ -288,7 +288,7 @@ class Dialogue:
         self, engine: Engine, parent: int | None, n: int = 1, *, question: str | None = None, text: Text | None = None
     ) -> Turn:
         """A turn with the current options: after a message, after a new question, or after a text."""
-        options = self.setup.taken(engine.defaults)
+        options = self.setup.apply_to(engine.defaults)
         logprobs = self.logprobs if options.logprobs is None else options.logprobs
         turn = Turn(replace(options, n=n, logprobs=logprobs), parent, before=self._tree.leaf)
         if question is not None:
@@ -312,7 +312,7 @@ class Dialogue:
             begun = [token.id for token in turn.tokens]
             text = (engine.text_of(begun, turn.options.think) if begun and self.kind == "chat" else "") or told
             reply = Message(0, 0, turn.parent, "assistant", text, time.time(), finished=False, model=self.setup.model)
-            reply = replace(reply, options=facts(asdict(turn.options)))
+            reply = replace(reply, options=options_as_json(asdict(turn.options)))
             replies = [self._saving.add(reply) for _ in range(turn.options.n)]
             turn.added += replies
         if turn.after:
@@ -335,7 +335,7 @@ class Dialogue:
         """Pass on the deltas of a turn, saving them on the way."""
         replies = [Reply(tokens=list(turn.tokens), begun=len(turn.tokens)) for _ in turn.replies]
         if cut := turn.resumed:
-            go_on_from(cut, replies[0], self.latencies(cut.id))
+            resume_figures(cut, replies[0], self.latencies(cut.id))
         usage: Usage | None = None
         failed = True
         try:
@@ -349,7 +349,7 @@ class Dialogue:
                         turn.beams.add(delta.beams, spent.prefill + spent.decode + spent.sampling)
                     number = self._tree.grow(turn.replies[delta.index].id, clean(delta.text))
                     self._saving.grow(number)
-                    yield hold_back(turn, delta)
+                    yield hide_calls(turn, delta)
             failed = False
         except GeneratorExit:
             failed = False
@@ -379,7 +379,7 @@ class Dialogue:
         if self.kind == "completion" and turn.after is None:
             options = limit(options)
         if options.seed is not None:
-            attempts = sum(one.role == "assistant" for one in self._tree.after(turn.parent))
+            attempts = sum(one.role == "assistant" for one in self._tree.children(turn.parent))
             options = replace(options, seed=(options.seed + attempts) % 2**64)
         return options
 
@@ -398,8 +398,8 @@ class Dialogue:
 
     def _find(self, parts: Sequence[tuple[Role, str]]) -> tuple[int | None, list[tuple[Role, str]]]:
         """The last message of the longest branch the text begins with, and the parts of the text after it."""
-        last, rest = self._tree.written(clean("".join(part for _, part in parts)))
-        return last, ends(parts, len(rest))
+        last, rest = self._tree.match(clean("".join(part for _, part in parts)))
+        return last, last_parts(parts, len(rest))
 
     def _write(self, last: int | None, parts: Sequence[tuple[Role, str]]) -> list[int]:
         """Add parts of a text after a message and show them; returns the new ids."""
@@ -415,9 +415,9 @@ class Dialogue:
 
     def _credit(self, message: Message) -> None:
         """If a message is a reply that the user shortened, keep that reply's model and the tokens that remain."""
-        if whole := shortened(message, self._tree.after(message.parent)):
+        if whole := find_original(message, self._tree.children(message.parent)):
             self._tree.change(message.id, model=whole.model, finish_reason="cancelled")
-            self._saving.tokens[message.id] = beginning(self.tokens(whole.id), message.text)
+            self._saving.tokens[message.id] = fitting_tokens(self.tokens(whole.id), message.text)
             self._saving.latencies[message.id] = ()
 
     def _end(self, message: int, reply: Reply, usage: Usage | None, how: Mapping[str, Any], *, failed: bool) -> None:
@@ -443,7 +443,7 @@ class Dialogue:
         gone: list[int] = []
         for message in reversed(turn.added):
             number = self._tree.number(message)
-            if not self._tree.after(number):
+            if not self._tree.children(number):
                 self._saving.withdraw(number)
                 self._tree.remove(number)
                 gone.append(number)

@@ -10,7 +10,7 @@ from chatapp.conversation.states import resuming
 from chatapp.conversation.tree import Tree
 from chatapp.conversation.turn import BEGINNING, Turn
 from chatapp.generation import Delta, Deltas, Engine
-from chatapp.generation.text.message import Message as Said
+from chatapp.generation.text.message import Message as Prompted
 from chatapp.history import Message
 from chatapp.history.text import clean
 
@@ -46,7 +46,7 @@ class Prompting:
         with resuming(engine, self.saving) as messages_now:
             messages_now += messages
             yield from engine.chat(messages, turn.options, begun)
-            messages_now.append(Said("assistant", self.tree[turn.replies[0].id].text))
+            messages_now.append(Prompted("assistant", self.tree[turn.replies[0].id].text))
 
     def _find_first(self, engine: Engine, turn: Turn, said: Sequence[Message], system: str) -> int:
         """How many messages to leave out so that the rest fits."""

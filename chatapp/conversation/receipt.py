@@ -6,7 +6,7 @@ from typing import Any
 
 import chatapp
 from chatapp.conversation import context_window
-from chatapp.conversation.setup import facts
+from chatapp.conversation.setup import options_as_json
 from chatapp.generation import Deltas, Engine, Options
 from chatapp.history import Message
 
@@ -56,5 +56,5 @@ def write(
 ) -> dict[str, Any]:  # Any: JSON
     """The receipt of one of n answers; with the options if the answer was continued (`again`), as they may differ."""
     place = {"index": index, "n": n, "begun": begun}
-    options = {"options": facts(asdict(again))} if again else {}  # they may differ from those it began with
+    options = {"options": options_as_json(asdict(again))} if again else {}  # they may differ from those it began with
     return {"chatapp": chatapp.__version__, **engine.origin, **(asdict(asked) if asked else {}), **place, **options}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 import chatapp
 from chatapp.conversation.conversation import Dialogue
 from chatapp.conversation.receipt import Asked
-from chatapp.conversation.setup import understood
+from chatapp.conversation.setup import options_of_json
 from chatapp.generation import Deltas, Engine, Options, Token
 from chatapp.history import HistoryError
 from chatapp.history.rows import DECIMALS
@@ -57,7 +57,7 @@ def replay(dialogue: Dialogue, engine: Engine, message: int) -> Comparison:
     try:
         asked = Asked(**{name: receipt[name] for name in asdict(Asked())})
         index, n, begun = int(receipt["index"]), int(receipt["n"]), int(receipt["begun"])
-        options = Options(**understood(receipt.get("options", kept.options)))
+        options = Options(**options_of_json(receipt.get("options", kept.options)))
     except (KeyError, TypeError, ValueError) as error:
         raise HistoryError(f"the receipt of this answer is damaged ({error}); it cannot be computed again") from error
     seed = kept.usage.get("seed")

@@ -56,10 +56,10 @@ def gather(dialogue: Dialogue) -> tuple[Conversation, Sequence[Message]]:
     if draft := dialogue.unsaved_draft:
         number, parent = 1 + max((one.id for one in messages), default=0), branch[-1].id if branch else None
         unsent = [Message(number, 0, parent, "user", draft, time.time())]
-    return facts(dialogue, unsent), [*messages, *unsent]
+    return describe(dialogue, unsent), [*messages, *unsent]
 
 
-def facts(dialogue: Dialogue, unsent: Sequence[Message] = ()) -> Conversation:
+def describe(dialogue: Dialogue, unsent: Sequence[Message] = ()) -> Conversation:
     """The conversation's row as the history would have it, including unsent messages."""
     messages = [*dialogue.messages(), *unsent]
     return Conversation(

@@ -32,7 +32,7 @@ class Setup:
     tools: tuple[str, ...] = ()
     """The names of the tool servers it uses."""
 
-    def taken(self, defaults: Options) -> Options:
+    def apply_to(self, defaults: Options) -> Options:
         """The options over the model's `defaults`; OptionError says which are invalid together."""
         return replace(defaults, **self.options)
 
@@ -42,7 +42,7 @@ class Setup:
 
     def as_json(self) -> dict[str, Any]:  # Any: JSON
         """The setup in JSON's types."""
-        told = {**asdict(self), "options": facts(self.options), "tools": list(self.tools)}
+        told = {**asdict(self), "options": options_as_json(self.options), "tools": list(self.tools)}
         return told if self.tools else {name: fact for name, fact in told.items() if name != "tools"}
 
     @classmethod
@@ -54,7 +54,7 @@ class Setup:
         return cls(
             model=one_line(model),
             system=clean(system),
-            options=understood(options) if isinstance(options, Mapping) else {},
+            options=options_of_json(options) if isinstance(options, Mapping) else {},
             when_full=when_full if when_full in get_args(WhenFull) else "stop",
             tools=tuple(one for one in tools if isinstance(one, str)) if isinstance(tools, list) else (),
         )
@@ -83,7 +83,7 @@ def tell_thinking(think: Think) -> str:
     return "The model thinks before it answers." if think else "The model answers at once."
 
 
-def facts(options: Mapping[str, Any]) -> dict[str, Any]:
+def options_as_json(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are set, in JSON's types."""
     said = {name: value for name, value in options.items() if value not in (None, (), {}) or value != DEFAULTS[name]}
     chosen: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
@@ -93,7 +93,7 @@ def facts(options: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def understood(stored: Mapping[str, Any]) -> dict[str, Any]:
+def options_of_json(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The stored options that exist and are valid."""
     options: dict[str, Any] = {}
     for name in DEFAULTS.keys() & stored.keys():

@@ -17,7 +17,7 @@ def parts_of(text: Text) -> Sequence[tuple[Role, str]]:
     return [("user", text)] if isinstance(text, str) else text
 
 
-def ends(parts: Sequence[tuple[Role, str]], length: int) -> list[tuple[Role, str]]:
+def last_parts(parts: Sequence[tuple[Role, str]], length: int) -> list[tuple[Role, str]]:
     """The last `length` characters of a text, in parts."""
     found: list[tuple[Role, str]] = []
     for role, text in reversed(parts):
@@ -27,7 +27,7 @@ def ends(parts: Sequence[tuple[Role, str]], length: int) -> list[tuple[Role, str
     return found
 
 
-def beginning(tokens: Sequence[Token], text: str) -> Sequence[Token]:
+def fitting_tokens(tokens: Sequence[Token], text: str) -> Sequence[Token]:
     """The longest run of first tokens whose text fits into this text; tokens without text go with the next one."""
     found, whole = 0, ""
     for place, token in enumerate(tokens):
@@ -39,7 +39,7 @@ def beginning(tokens: Sequence[Token], text: str) -> Sequence[Token]:
     return tokens[:found]
 
 
-def shortened(message: Message, versions: Sequence[Message]) -> Message | None:
+def find_original(message: Message, versions: Sequence[Message]) -> Message | None:
     """The reply that this message is a prefix of, because the user shortened it."""
     replies = (one for one in versions if one.role == "assistant" and one.id != message.id)
     return next((one for one in replies if printable(one.text).startswith(message.text)), None)

@@ -21,7 +21,7 @@ class Tree:
         self._messages: dict[int, Message] = {}
         self._growing: dict[int, str] = {}
         """Texts of replies being generated, kept apart because replacing a Message at each delta would be slow."""
-        self._after: defaultdict[int | None, list[int]] = defaultdict(list)
+        self._children: defaultdict[int | None, list[int]] = defaultdict(list)
         self._renumbered: dict[int | None, int] = {}
         self._added = 0
         for message in messages:
@@ -38,7 +38,7 @@ class Tree:
             found = self._messages.get(self.number(message))
             if found is None:
                 raise HistoryError(f"there is no message {message} any more")
-            text, versions = self._growing.get(found.id, found.text), tuple(self._after[found.parent])
+            text, versions = self._growing.get(found.id, found.text), tuple(self._children[found.parent])
             if text is found.text and versions == found.versions:  # true of every message read from the history
                 return found
             return replace(found, text=text, versions=versions)
@@ -72,7 +72,7 @@ class Tree:
         with self.lock:
             gone = self._messages.pop(self.number(message))
             self._growing.pop(gone.id, None)
-            self._after[gone.parent].remove(gone.id)
+            self._children[gone.parent].remove(gone.id)
 
     def renumber(self, message: int, new: int, conversation: int) -> None:
         """Give a message the id it got in the history."""
@@ -81,10 +81,10 @@ class Tree:
             self._messages[new] = replace(old, id=new, conversation=conversation)
             if message in self._growing:
                 self._growing[new] = self._growing.pop(message)
-            siblings = self._after[old.parent]
+            siblings = self._children[old.parent]
             siblings[siblings.index(message)] = new
-            self._after[new] = self._after.pop(message, [])
-            for child in self._after[new]:
+            self._children[new] = self._children.pop(message, [])
+            for child in self._children[new]:
                 self._messages[child] = replace(self._messages[child], parent=new)
             self._renumbered[message] = new
             if self.leaf == message:
@@ -93,10 +93,10 @@ class Tree:
     def messages(self) -> list[Message]:
         """All messages, each after its parent."""
         with self.lock:
-            found, places = list[Message](), list(self._after.get(None, ()))
+            found, places = list[Message](), list(self._children.get(None, ()))
             while places:
                 found.append(self[places.pop(0)])
-                places += self._after.get(found[-1].id, ())
+                places += self._children.get(found[-1].id, ())
             return found
 
     def branch(self, leaf: int | None) -> list[Message]:
@@ -109,20 +109,20 @@ class Tree:
                 leaf = path[-1].parent
             return path[::-1]
 
-    def after(self, message: int | None) -> Sequence[Message]:
+    def children(self, message: int | None) -> Sequence[Message]:
         """The children of a message, oldest first."""
         with self.lock:
-            return [self[one] for one in self._after[self.number(message)]]
+            return [self[one] for one in self._children[self.number(message)]]
 
-    def newest(self, message: int) -> int:
+    def newest_leaf(self, message: int) -> int:
         """The leaf reached from a message by following the newest child each time."""
         with self.lock:
             message = self[message].id
-            while self._after.get(message):
-                message = self._after[message][-1]
+            while self._children.get(message):
+                message = self._children[message][-1]
             return message
 
-    def written(self, text: str) -> tuple[int | None, str]:
+    def match(self, text: str) -> tuple[int | None, str]:
         """The longest branch that a displayed text begins with: its last message, and the rest of the text.
 
         If several fit, the branch that is shown wins, then the newest.
@@ -130,11 +130,11 @@ class Tree:
         with self.lock:
             shown = {message.id for message in self.branch(self.leaf)}
             last: int | None = None
-            while fitting := [one for one in self.after(last) if one.text and text.startswith(printable(one.text))]:
+            while fitting := [one for one in self.children(last) if one.text and text.startswith(printable(one.text))]:
                 one = max(fitting, key=lambda one: (one.id in shown, one.versions.index(one.id)))
                 last, text = one.id, text[len(printable(one.text)) :]
             return last, text
 
     def _place(self, message: Message) -> None:
         self._messages[message.id] = message
-        self._after[message.parent].append(message.id)
+        self._children[message.parent].append(message.id)

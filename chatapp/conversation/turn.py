@@ -73,7 +73,7 @@ def take_beams(turn: Turn, text_of: Callable[[Sequence[int]], str], opening: str
     return deltas
 
 
-def go_on_from(cut: Message, reply: Reply, latencies: Sequence[float]) -> None:
+def resume_figures(cut: Message, reply: Reply, latencies: Sequence[float]) -> None:
     """Start a reply from the latencies and thinking figures of the one it continues."""
     reply.latencies = list(latencies)
     tokens, seconds = cut.usage.get("thinking_tokens"), cut.usage.get("thinking_seconds")
@@ -81,7 +81,7 @@ def go_on_from(cut: Message, reply: Reply, latencies: Sequence[float]) -> None:
         reply.thinking_tokens, reply.thinking_seconds = tokens, float(seconds)
 
 
-def hold_back(turn: Turn, delta: Delta) -> Delta:
+def hide_calls(turn: Turn, delta: Delta) -> Delta:
     """A delta as the reader sees it: text that belongs to a tool call is removed."""
     if not turn.listener or delta.channel != "text" and not delta.finish_reason:
         return delta

@@ -31,7 +31,7 @@ from chatapp.generation.text.thinking import THINK, Channel, Channels, Think
 from chatapp.remote.calls import HINT, Calls, read_names
 from chatapp.remote.connection import Connection, Refused
 from chatapp.remote.errors import RemoteError
-from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said
+from chatapp.remote.protocol import Chunk, Counts, Dialect, RemoteModel, Request
 
 if TYPE_CHECKING:
     from chatapp.generation.decoding.lines import Line
@@ -279,41 +279,41 @@ class RemoteEngine:
                     yield WAITING
                     continue
                 quiet = 0
-                for said in self._parse(event.data):
-                    if said.counts:
-                        stream.take(said.counts)
-                    ended = ended or said.is_last
-                    if said.index >= len(rows):
+                for chunk in self._parse(event.data):
+                    if chunk.counts:
+                        stream.take(chunk.counts)
+                    ended = ended or chunk.is_last
+                    if chunk.index >= len(rows):
                         raise RemoteError("the server tells of an answer that nobody asked for; it was left")
-                    row = rows[said.index]
-                    row.finish_reason = row.finish_reason or said.finish_reason
-                    for part in said.calls:
+                    row = rows[chunk.index]
+                    row.finish_reason = row.finish_reason or chunk.finish_reason
+                    for part in chunk.calls:
                         row.calls.add(part)
-                    if said.text or said.tokens or said.calls:
-                        yield from self._tell(stream, row, said, event.seconds)
+                    if chunk.text or chunk.tokens or chunk.calls:
+                        yield from self._tell(stream, row, chunk, event.seconds)
         whole = all(row.finish_reason for row in rows)
         if not (ended or whole or (self.dialect.ends_silently and stream.time_to_first_token)):
             raise RemoteError(
                 f"{self.connection.remote.host} ended the stream without its end mark: the text may lack its end"
             )
 
-    def _parse(self, data: str) -> list[Said]:
+    def _parse(self, data: str) -> list[Chunk]:
         try:
             return list(self.dialect.parse(data))
         except RemoteError as error:
             said = str(error)
         raise RemoteError(self.connection.without_key(said))  # outside `except`: the original error may contain the key
 
-    def _tell(self, stream: Stream, row: Row, said: Said, arrived: float) -> Deltas:
+    def _tell(self, stream: Stream, row: Row, chunk: Chunk, arrived: float) -> Deltas:
         """The deltas for one event of a completion."""
-        text = said.text
-        if row.channels and said.channel == "thinking" and not row.thinks:
+        text = chunk.text
+        if row.channels and chunk.channel == "thinking" and not row.thinks:
             text, row.thinks = THINK[0] + text, True
-        elif row.channels and said.channel == "text" and row.thinks and text:
+        elif row.channels and chunk.channel == "text" and row.thinks and text:
             text, row.thinks = THINK[1] + text, False
         seconds = max(0.0, arrived - stream.last)
         stream.last = arrived
-        tokens = self._tokens(said, seconds)
+        tokens = self._tokens(chunk, seconds)
         timings = Timings(decode=seconds)
         if not stream.time_to_first_token:
             stream.time_to_first_token = max(1e-9, arrived - stream.started)
@@ -329,21 +329,21 @@ class RemoteEngine:
             yield Delta(told, row.index, channel=other)
         yield Delta(part, row.index, tokens, timings=timings, channel=channel)
 
-    def _tokens(self, said: Said, seconds: float) -> tuple[Token, ...]:
+    def _tokens(self, chunk: Chunk, seconds: float) -> tuple[Token, ...]:
         """The tokens of an event, sharing its time; a single one if the server does not report tokens."""
-        if not said.tokens:
-            return (Token(self._number(said.text), said.text, None, (), seconds),)
-        spelt = "".join(token.text for token in said.tokens) == said.text
-        last = len(said.tokens) - 1
+        if not chunk.tokens:
+            return (Token(self._number(chunk.text), chunk.text, None, (), seconds),)
+        spelt = "".join(token.text for token in chunk.tokens) == chunk.text
+        last = len(chunk.tokens) - 1
         return tuple(
             Token(
                 self._number(token.text),
-                token.text if spelt else said.text * (place == last),
+                token.text if spelt else chunk.text * (place == last),
                 token.logprob,
                 tuple(Alternative(self._number(text), text, logprob) for text, logprob in token.alternatives),
-                seconds / len(said.tokens),
+                seconds / len(chunk.tokens),
             )
-            for place, token in enumerate(said.tokens)
+            for place, token in enumerate(chunk.tokens)
         )
 
     def _end(self, stream: Stream, options: Options) -> Deltas:

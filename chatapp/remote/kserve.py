@@ -6,7 +6,7 @@ from urllib.parse import quote
 from chatapp.generation import GenerationError, Message, Options
 from chatapp.remote.connection import Connection
 from chatapp.remote.openai import read_reason
-from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said, SaidToken
+from chatapp.remote.protocol import Chunk, ChunkToken, Counts, Dialect, RemoteModel, Request
 from chatapp.remote.reading import as_number, as_rows, count_in, object_in, parse_object, rows_in, text_in
 
 KNOBS = ("temperature", "top_k", "top_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
@@ -53,16 +53,16 @@ class KServe(Dialect):
 
     # Events
 
-    def parse(self, data: str) -> Iterator[Said]:
+    def parse(self, data: str) -> Iterator[Chunk]:
         """The content of an event."""
         event = parse_object(data)
         details = object_in(event, "details")
         rows = rows_in(details, "logprobs") or ()
-        tokens = tuple(SaidToken(text_in(row, "text"), as_number(row.get("logprob"))) for row in rows)
+        tokens = tuple(ChunkToken(text_in(row, "text"), as_number(row.get("logprob"))) for row in rows)
         if (text := text_in(event, "text_output")) or tokens:
-            yield Said(text, tokens=tokens)
+            yield Chunk(text, tokens=tokens)
         if (told := event.get("usage")) and isinstance(told, str):  # JSON, from models that chatapp exported
             usage = parse_object(told)
-            yield Said(counts=Counts(count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")))
+            yield Chunk(counts=Counts(count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")))
         if reason := details.get("finish_reason") or event.get("finish_reason"):
-            yield Said(finish_reason=read_reason(reason))
+            yield Chunk(finish_reason=read_reason(reason))

@@ -8,7 +8,7 @@ from chatapp.remote.calls import read_tools
 from chatapp.remote.connection import Connection
 from chatapp.remote.errors import RemoteError
 from chatapp.remote.openai import read_calls, read_logprobs
-from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said, describe_messages
+from chatapp.remote.protocol import Chunk, Counts, Dialect, RemoteModel, Request, describe_messages
 from chatapp.remote.reading import Json, as_object, count_in, object_in, parse_object, rows_in, text_in
 
 KNOBS = {
@@ -91,18 +91,18 @@ class Ollama(Dialect):
 
     # Events
 
-    def parse(self, data: str) -> Iterator[Said]:
+    def parse(self, data: str) -> Iterator[Chunk]:
         """The content of a line."""
         event = parse_object(data)
         part = object_in(event, "message") or event
         tokens = tuple(read_logprobs({"content": event.get("logprobs")}))
         thought, text = text_in(part, "thinking"), text_in(part, "content", "response")
         if thought:
-            yield Said(thought, 0, "thinking", () if text else tokens)
+            yield Chunk(thought, 0, "thinking", () if text else tokens)
         if text:
-            yield Said(text, 0, "text", tokens)
+            yield Chunk(text, 0, "text", tokens)
         if calls := tuple(read_calls(part)):
-            yield Said(calls=calls)
+            yield Chunk(calls=calls)
         if event.get("done") is True:
             reason: FinishReason = "length" if event.get("done_reason") == "length" else "stop"
             spent = count_in(event, "prompt_eval_duration")
@@ -111,4 +111,4 @@ class Ollama(Dialect):
                 count_in(event, "eval_count"),
                 prefill=spent / 1e9 if spent is not None else None,
             )
-            yield Said(finish_reason=reason, counts=counts, is_last=True)
+            yield Chunk(finish_reason=reason, counts=counts, is_last=True)

@@ -11,7 +11,7 @@ from chatapp.generation.options import KNOBS
 from chatapp.remote.calls import CallPart, read_tools
 from chatapp.remote.connection import Connection
 from chatapp.remote.errors import RemoteError
-from chatapp.remote.protocol import Counts, Dialect, RemoteModel, Request, Said, SaidToken, describe_messages
+from chatapp.remote.protocol import Chunk, ChunkToken, Counts, Dialect, RemoteModel, Request, describe_messages
 from chatapp.remote.reading import Json, as_number, count_in, object_in, parse_object, rows_in, text_in
 
 STANDARD = {name: name for name in ("temperature", "top_p", "presence_penalty", "frequency_penalty")}
@@ -154,17 +154,17 @@ class OpenAI(Dialect):
 
     # Events
 
-    def parse(self, data: str) -> Iterator[Said]:
+    def parse(self, data: str) -> Iterator[Chunk]:
         """The content of an event."""
         if data.strip() == DONE:
-            yield Said(is_last=True)
+            yield Chunk(is_last=True)
             return
         event = parse_object(data)
         if "choices" not in event and "content" in event:  # llama-server's /infill
             ended = event.get("stop") is True
             reason: FinishReason = "length" if event.get("stop_type") == "limit" else "stop"
             counts = Counts(count_in(event, "tokens_evaluated"), count_in(event, "tokens_predicted"))
-            yield Said(
+            yield Chunk(
                 text_in(event, "content"),
                 finish_reason=reason if ended else None,
                 counts=counts if ended else None,
@@ -183,23 +183,23 @@ class OpenAI(Dialect):
                 cached if cached is not None else count_in(timings, "cache_n"),
                 spent / 1000 if spent is not None else None,
             )
-            yield Said(counts=counts)
+            yield Chunk(counts=counts)
 
-    def _parse_choice(self, choice: Json) -> Iterator[Said]:
+    def _parse_choice(self, choice: Json) -> Iterator[Chunk]:
         index = count_in(choice, "index") or 0
         part = object_in(choice, "delta") or object_in(choice, "message") or choice
         tokens = tuple(read_logprobs(choice.get("logprobs")))
         thought, text = text_in(part, "reasoning_content", "reasoning"), text_in(part, "content", "text")
         if thought:
-            yield Said(thought, index, "thinking", () if text else tokens)
+            yield Chunk(thought, index, "thinking", () if text else tokens)
         if text or (tokens and not thought):
-            yield Said(text, index, "text", tokens)
+            yield Chunk(text, index, "text", tokens)
         if calls := tuple(read_calls(part)):
-            yield Said(index=index, calls=calls)
+            yield Chunk(index=index, calls=calls)
         if (refusal := part.get("refusal")) and isinstance(refusal, str):
-            yield Said(refusal, index)
+            yield Chunk(refusal, index)
         if reason := choice.get("finish_reason"):
-            yield Said(index=index, finish_reason=read_reason(reason))
+            yield Chunk(index=index, finish_reason=read_reason(reason))
 
 
 def read_reason(reason: object) -> FinishReason:
@@ -218,7 +218,7 @@ def read_calls(message: Json) -> Iterator[CallPart]:
             yield CallPart(text_in(function, "name"), told, count_in(row, "index"), text_in(row, "id"))
 
 
-def read_logprobs(found: object) -> Iterator[SaidToken]:
+def read_logprobs(found: object) -> Iterator[ChunkToken]:
     """The tokens of an event with log-probabilities, in the form of chats or of completions."""
     if not isinstance(found, dict):
         return
@@ -226,11 +226,11 @@ def read_logprobs(found: object) -> Iterator[SaidToken]:
         for row in rows:
             others = rows_in(row, "top_logprobs") or ()
             known = tuple((text_in(one, "token"), as_number(one.get("logprob")) or 0.0) for one in others)
-            yield SaidToken(text_in(row, "token"), as_number(row.get("logprob")), known)
+            yield ChunkToken(text_in(row, "token"), as_number(row.get("logprob")), known)
         return
     lists = [found.get(name) for name in ("tokens", "token_logprobs", "top_logprobs")]
     tokens, values, tops = (one if isinstance(one, list) else [] for one in lists)
     for text, value, top in zip_longest(tokens, values[: len(tokens)], tops[: len(tokens)]):
         told = top.items() if isinstance(top, dict) else ()
         known = tuple((name, logprob) for name, one in told if (logprob := as_number(one)) is not None)
-        yield SaidToken(str(text), as_number(value), known)
+        yield ChunkToken(str(text), as_number(value), known)

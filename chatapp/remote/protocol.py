@@ -18,7 +18,7 @@ ALWAYS_SENT = ("temperature", "top_k", "top_p", "min_p")
 
 
 @dataclass(frozen=True, slots=True)
-class SaidToken:
+class ChunkToken:
     """A token, if the server reports tokens."""
 
     text: str
@@ -38,13 +38,13 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Chunk:
     """What one event says about one completion."""
 
     text: str = ""
     index: int = 0
     channel: Channel = "text"
-    tokens: tuple[SaidToken, ...] = ()
+    tokens: tuple[ChunkToken, ...] = ()
     calls: tuple[CallPart, ...] = ()
     finish_reason: FinishReason | None = None
     counts: Counts | None = None
@@ -102,7 +102,7 @@ class Dialect(Protocol):
     def chat(self, model: str, messages: Sequence[Message], options: Options, begun: str) -> Request: ...
     def complete(self, model: str, text: str, options: Options) -> Request: ...
     def infill(self, model: str, prefix: str, suffix: str, options: Options) -> Request: ...
-    def parse(self, data: str) -> Iterator[Said]: ...
+    def parse(self, data: str) -> Iterator[Chunk]: ...
 
     def read_options(self, options: Options) -> Json:
         """The options under the server's names; OptionError names the first one it does not take.

@@ -330,7 +330,7 @@ def list_bindable() -> list[Bindable]:
 
 def run(app: ChatApp) -> None:
     """Run the app until the user leaves or the terminal is closed."""
-    leave_on_signals(app, app.leave, lambda: app.chat_screen.keeper)
+    leave_on_signals(app, app.leave, lambda: app.chat_screen.history_thread)
     sys.setswitchinterval(0.00005)  # the model's thread should not wait longer for the screen's thread
     app.run()
     rested = app.chat_screen.rest(PATIENCE)

@@ -198,7 +198,7 @@ def test_a_setup_comes_back_from_json_and_what_cannot_be_is_left_out() -> None:
     }
     assert Setup.of_json({**wild, "when_full": "explode"}) == Setup(options={"top_k": 5})
     assert Setup.of_json({"options": []}) == Setup()
-    assert setup.taken(Options(top_k=3)) == Options(top_k=3, **options)
+    assert setup.apply_to(Options(top_k=3)) == Options(top_k=3, **options)
 
 
 def test_a_change_of_the_setup_is_saved_and_counts_from_the_next_answer_on(history: History, begin: Begin) -> None:
@@ -235,8 +235,8 @@ def test_a_draft_is_kept_also_before_anything_was_said(history: History, begin: 
 def test_a_text_that_was_a_draft_is_whose_it_was(begin: Begin) -> None:
     dialogue = begin(kind="completion")
     dialogue.write([("user", "one "), ("assistant", "two ")])
-    assert dialogue.credit("one two three") == [("user", "one "), ("assistant", "two "), ("user", "three")]
-    assert dialogue.credit("another") == [("user", "another")]
+    assert dialogue.split_by_author("one two three") == [("user", "one "), ("assistant", "two "), ("user", "three")]
+    assert dialogue.split_by_author("another") == [("user", "another")]
 
 
 # A text

@@ -213,7 +213,7 @@ async def test_what_is_saved_is_not_rescued(path: Path) -> None:
 async def test_what_is_not_to_be_kept_is_not_rescued(path: Path) -> None:
     start = beginning(engine(), "chatty")
     async with started(start) as driver:
-        await driver.until(lambda: driver.pane.opened and driver.screen.shelved)
+        await driver.until(lambda: driver.pane.opened and driver.screen.history_tried)
         await ask(driver, "one")
         assert driver.screen.save_or_rescue() == ""
     async with running(engine(), history=path) as driver:

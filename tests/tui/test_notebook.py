@@ -196,7 +196,7 @@ async def test_what_was_only_typed_is_there_again_at_the_next_start(tmp_path: Pa
     engine, path = ScriptedEngine(), tmp_path / "history.db"
     for more in ("def", " f(x)", ":"):
         async with running(engine, history=path) as driver:
-            await driver.until(lambda: driver.screen.shelved)
+            await driver.until(lambda: driver.screen.history_tried)
             await driver.press("ctrl+end")
             await driver.type(more)
     async with running(engine, history=path) as driver:

@@ -125,7 +125,7 @@ async def test_what_is_wrong_with_a_theme_is_told_once_and_again_when_it_was_cha
         if not broken.exists() or broken.read_text() != content:
             broken.write_text(content)
         async with started(beginning(ScriptedEngine(), home=tmp_path)) as driver:
-            await driver.until(lambda: driver.screen.shelved)
+            await driver.until(lambda: driver.screen.history_tried)
             assert len([toast for toast in driver.toasts if "mine" in toast]) == times
 
 

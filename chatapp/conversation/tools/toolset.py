@@ -155,7 +155,7 @@ class Toolset:
         self._resting.pop(name, None)
         return server, self._connections[server].list_tools()
 
-    def rouse(self) -> None:
+    def retry_failed(self) -> None:
         """Forget failures, so that every server is asked again."""
         self._resting.clear()
         self._told.clear()

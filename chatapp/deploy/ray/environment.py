@@ -22,7 +22,7 @@ def prepare(home: Path, address: str) -> None:
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # a machine may be busy
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_DISABLE_IMPORT_WARNING": "1"}
     if address:
-        knock(address)
+        check_reachable(address)
     if any(os.environ.get(name) for name in TOKENS):
         return
     path = home / "deploy" / "ray-token"
@@ -31,7 +31,7 @@ def prepare(home: Path, address: str) -> None:
     os.environ[TOKENS[1]] = str(keep_secret(path))
 
 
-def knock(address: str) -> None:
+def check_reachable(address: str) -> None:
     """Raise InputError if nothing listens at an address: Ray would retry for many minutes."""
     host, _, port = address.rpartition(":")
     try:

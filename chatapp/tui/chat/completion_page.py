@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chatapp.conversation.texts import Reached
     from chatapp.generation import Delta, Engine, Token
     from chatapp.generation import Message as Prompted
-    from chatapp.history import Message as Said
+    from chatapp.history import Message as Kept
     from chatapp.history import Role
 
 EXAMPLE = "class Stack:\n    def __init__(self): self.items = []\n    def __len__(self):"
@@ -100,7 +100,7 @@ class CompletionPage(AuthoredText):
         branch = self.dialogue.branch() if self.dialogue else ()
         self.change([(one.role, one.text) for one in branch], mark=self.version)
 
-    def last(self, role: Role) -> Said | None:
+    def last(self, role: Role) -> Kept | None:
         """The last message of this role in the current text."""
         if not self.dialogue:
             return None
@@ -137,7 +137,7 @@ class CompletionPage(AuthoredText):
     @draft.setter
     def draft(self, text: str) -> None:
         if self.dialogue:
-            self.load(self.dialogue.credit(text))
+            self.load(self.dialogue.split_by_author(text))
 
     @property
     def version(self) -> str:
@@ -211,11 +211,11 @@ class CompletionPage(AuthoredText):
         self.move_cursor(self.head)
         self.mark = ""
         self.growing = self.read_only = True
-        self.left_at = 0.0
+        self.followed_to = 0.0
         place = self.place
         return self.parts(place), self.text[place:]
 
-    def again(self, said: Said | None = None, n: int = 1) -> Callable[[Engine], Turn] | None:
+    def again(self, said: Kept | None = None, n: int = 1) -> Callable[[Engine], Turn] | None:
         """Another version of the model's last reply if the text ends with it, or a continuation."""
         reached = self.reached()
         self.gap = bool(reached and reached.after)
@@ -223,7 +223,7 @@ class CompletionPage(AuthoredText):
             self.change(reached.before, reached.after)
         return self.ask(n)
 
-    def go_on(self, said: Said, tokens: Sequence[Token]) -> Callable[[Engine], Turn]:
+    def go_on(self, said: Kept, tokens: Sequence[Token]) -> Callable[[Engine], Turn]:
         """Another version of a reply that begins with these tokens."""
         assert self.dialogue
         self.dialogue.write(self.parts())
@@ -280,7 +280,7 @@ class CompletionPage(AuthoredText):
         """The reply that the text ends in, even if cut short, or that fills the gap."""
         return self.dialogue.find_reached(self.text, self.turn) if self.dialogue else None
 
-    async def walk(self, step: int, said: Said | None = None) -> None:
+    async def walk(self, step: int, said: Kept | None = None) -> None:
         """Show an older or newer version of the model's last reply."""
         if self.growing:
             return self.notify(BUSY)

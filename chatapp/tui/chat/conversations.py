@@ -55,7 +55,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         """The user's home; what new conversations begin with; whether to resume the last one first."""
         self.engines = Engines(workspace, self)
         self.history: History | None = None
-        self.shelved = False
+        self.history_tried = False
         """Whether opening the history has been attempted."""
         self.lack = ""
         """Why there is no history although the settings want one."""
@@ -65,7 +65,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         """Runs while a draft is unsaved."""
         self.keeping_took = 0.0
         """Seconds the last save of drafts took."""
-        self.keeper: Thread | None = None
+        self.history_thread: Thread | None = None
         """The thread that opened the history, or last tried to save."""
         self.pane = self.new_pane(Choice(model), "completion" if model == "builtin" else "chat")
         """The conversation that is shown."""
@@ -83,8 +83,8 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     def in_thread(self, act: Callable[[], None]) -> None:
         """Run something that waits for the disk in a thread."""
-        self.keeper = Thread(target=act, name="history", daemon=True)
-        self.keeper.start()
+        self.history_thread = Thread(target=act, name="history", daemon=True)
+        self.history_thread.start()
 
     def open_history(self) -> None:
         """Open the history; runs in a thread."""
@@ -119,12 +119,12 @@ class Conversations(LaidOutOnce, Screen[None]):
         self.history, self.lack = history, ""
         for pane in self.panes:
             if pane.kept and pane.dialogue:
-                pane.dialogue.keep_in(history)
+                pane.dialogue.save_to(history)
         self.list_conversations()
 
     async def take_history(self, history: History | None, error: str = "") -> None:
         """The history is open, or could not be opened (`error`)."""
-        before, self.shelved = self.shelved, True
+        before, self.history_tried = self.history_tried, True
         if error:
             self.try_later()
         if before:
@@ -137,7 +137,7 @@ class Conversations(LaidOutOnce, Screen[None]):
             await pane.adopt(self.dialogue(pane.kind, pane.choice))
             await self.warm(pane)
         self.list_conversations()
-        self.at_ease()
+        self.begin_idle_work()
 
     async def resume(self) -> None:
         """Open the last conversation, if wanted and nothing was typed yet."""
@@ -146,7 +146,7 @@ class Conversations(LaidOutOnce, Screen[None]):
                 if last := self.history.last(drafts=True):
                     await self.open_conversation(last)
 
-    def at_ease(self) -> None:
+    def begin_idle_work(self) -> None:
         """Called once the first conversation is shown: less urgent work may begin."""
 
     def dialogue(
@@ -179,7 +179,7 @@ class Conversations(LaidOutOnce, Screen[None]):
     async def warm(self, pane: Pane) -> None:
         """Give a pane its model, opening it if necessary."""
         if not pane.opened and not pane.failure and (opened := self.engines.get(pane.choice)):
-            await pane.take_up(opened)
+            await pane.model_opened(opened)
             self.shown(pane)
 
     def show_progress(self, choice: Choice, step: str, share: float) -> None:
@@ -187,22 +187,22 @@ class Conversations(LaidOutOnce, Screen[None]):
         for pane in self.of(choice):
             pane.status.show("○ loading", hint=f"{step} {share:.0%}")
 
-    async def take_up(self, choice: Choice, opened: Opened) -> None:
+    async def model_opened(self, choice: Choice, opened: Opened) -> None:
         """A model was opened."""
         self.engines.settle(choice, opened, {pane.choice for pane in self.panes if pane.busy})
         for pane in self.panes:
             if pane.choice not in self.engines.opened and pane is not self.pane and not pane.busy:
-                pane.let_go()
+                pane.release_model()
         for pane in self.of(choice):
-            await pane.take_up(opened)
+            await pane.model_opened(opened)
             self.shown(pane)
         self.measure()
 
-    def do_without(self, choice: Choice, error: str) -> None:
+    def model_failed(self, choice: Choice, error: str) -> None:
         """A model could not be opened."""
         self.engines.settle(choice, None)
         for pane in self.of(choice):
-            pane.do_without(error)
+            pane.model_failed(error)
         self.notify(error, severity="error", timeout=10, markup=False)
 
     @on(Pane.Changed)
@@ -247,7 +247,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         """Stop all threads and save drafts; returns whether all threads ended within this time."""
         if self.retrying:
             self.retrying.stop()
-        threads: list[Thread] = [*self.engines.opening.values(), *filter(None, [self.keeper, self.measuring])]
+        threads: list[Thread] = [*self.engines.opening.values(), *filter(None, [self.history_thread, self.measuring])]
         if self.measuring:
             self.measuring.stopping.set()
         self.keep()
@@ -301,7 +301,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         from chatapp.conversation.rescue import catch_up, tell_rescue
         from chatapp.history import HistoryError
 
-        if not self.shelved and any(map(typed, self.panes)):
+        if not self.history_tried and any(map(typed, self.panes)):
             with suppress(HistoryError):
                 self.keep_early()
         kept = [pane.dialogue for pane in self.panes if pane.dialogue and pane.kept]
@@ -313,7 +313,7 @@ class Conversations(LaidOutOnce, Screen[None]):
             with suppress(HistoryError):
                 history = self.workspace.open_history(PATIENCE)
                 for dialogue in kept:
-                    dialogue.keep_in(history)
+                    dialogue.save_to(history)
         behind = [dialogue for dialogue in kept if dialogue.is_ahead]
         return tell_rescue(behind, self.workspace.home, self.lack) if behind else ""
 
@@ -356,10 +356,10 @@ class Conversations(LaidOutOnce, Screen[None]):
             await one.remove()
         self.refresh_bindings()
         self.list_conversations()
-        pane.tell_user()
+        pane.show_notices()
 
     def on_screen_resume(self) -> None:
-        self.pane.tell_user()
+        self.pane.show_notices()
 
     def shown(self, pane: Pane) -> None:
         """Another conversation is shown, or its model was opened."""
@@ -401,7 +401,7 @@ class Conversations(LaidOutOnce, Screen[None]):
             return
         pane = self.new_pane(before.choice, before.kind)
         await self.show(pane)
-        if self.shelved:
+        if self.history_tried:
             await pane.adopt(self.dialogue(pane.kind, pane.choice))
         await self.warm(pane)
 
@@ -416,10 +416,10 @@ class Conversations(LaidOutOnce, Screen[None]):
             words = self.sidebar.words
             conversations, total = self.history.page(words, self.sidebar.limit) if self.history else ((), 0)
             if unkept := [pane for pane in reversed(self.panes) if pane.begun and pane.number < 0]:
-                from chatapp.conversation.rescue import facts
+                from chatapp.conversation.rescue import describe
                 from chatapp.history.text import has_words
 
-                here = [replace(facts(pane.dialogue), id=pane.number) for pane in unkept if pane.dialogue]
+                here = [replace(describe(pane.dialogue), id=pane.number) for pane in unkept if pane.dialogue]
                 here = [one for one in here if has_words(one.title, words)]
                 conversations, total = [*here, *conversations], total + len(here)
             busy = {pane.number for pane in self.panes if pane.busy}

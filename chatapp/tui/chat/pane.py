@@ -68,7 +68,7 @@ class Pane(Vertical):
         """The reply in progress, or the last one."""
         self.columns: Columns | None = None
         """Several answers side by side, until one is chosen."""
-        self.untold: list[tuple[str, Literal["warning", "error"]]] = []
+        self.notices: list[tuple[str, Literal["warning", "error"]]] = []
         """Notifications to show when this conversation is visible."""
 
     def compose(self) -> ComposeResult:
@@ -164,7 +164,7 @@ class Pane(Vertical):
 
     # The model
 
-    def do_without(self, error: str) -> None:
+    def model_failed(self, error: str) -> None:
         """The model could not be opened; continue with the previous one if there is one."""
         self.failure, self.wanted = error, 0
         self.outbox.give_back()
@@ -175,13 +175,13 @@ class Pane(Vertical):
         self.status.show_lack(error)
         self.text_changed()
 
-    async def take_up(self, opened: Opened) -> None:
+    async def model_opened(self, opened: Opened) -> None:
         """The model is open."""
         if self.kind == "chat" and self.begun and not opened.engine.can_chat:
             from chatapp.conversation.setup import NO_TEMPLATE
 
             self.notify(NO_TEMPLATE.format(opened.name), severity="error", timeout=10, markup=False)
-            return self.do_without(NO_TEMPLATE.format(opened.name))
+            return self.model_failed(NO_TEMPLATE.format(opened.name))
         if self.dialogue and (wrong := self.dialogue.change_model(opened.engine, self.choice.model)):
             self.notify(wrong, markup=False)
         self.show_model(opened, f"opened in {milliseconds(opened.seconds)}")
@@ -213,7 +213,7 @@ class Pane(Vertical):
         self.box.count_tokens = count = self.opened.engine.count_tokens if self.opened else None
         self.page.weigh(count)
 
-    def let_go(self) -> None:
+    def release_model(self) -> None:
         """Release the model to free memory; it is opened again when the pane is shown."""
         self.opened = None
         self.status.show("○ loading")
@@ -395,8 +395,8 @@ class Pane(Vertical):
         written, usage, error = bool(reply.figures.tokens), reply.figures.usage, reply.thread.error
         end = reply.describe_end(self.dialogue.setup.when_full, self.kind, self.heading.total)
         if end.message:
-            self.untold.append((end.message, "error" if error else "warning"))
-            self.tell_user()
+            self.notices.append((end.message, "error" if error else "warning"))
+            self.show_notices()
         if self.columns:
             self.columns.finish_all()
             if not written:
@@ -445,12 +445,12 @@ class Pane(Vertical):
         self.heading.left_out = reply.turn.left_out
         self.status.show(state, tone=tone, reason=reason, figures=reply.figures)
 
-    def tell_user(self) -> None:
+    def show_notices(self) -> None:
         """Show pending notifications if this conversation is visible."""
         if self.display and self.app.screen is self.screen:
-            for text, severity in self.untold:
+            for text, severity in self.notices:
                 self.notify(text, severity=severity, timeout=10, markup=False)
-            self.untold.clear()
+            self.notices.clear()
 
     async def on_calls_changed(self, message: Calls.Changed) -> None:
         """Show the state of the tool calls, and their results so far."""

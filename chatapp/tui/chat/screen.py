@@ -85,7 +85,7 @@ class ChatScreen(Conversations):
 
     # Offers
 
-    def at_ease(self) -> None:
+    def begin_idle_work(self) -> None:
         self.look_for_offer()
 
     @work(thread=True, group="offer")
@@ -312,7 +312,7 @@ class ChatScreen(Conversations):
 
     def action_slash(self, line: str) -> None:
         """Run a slash command."""
-        self.view.obey(line)
+        self.view.run_line(line)
 
     def action_import(self) -> None:
         """Import conversations from a file."""
@@ -348,7 +348,7 @@ class ChatScreen(Conversations):
             page.scroll_relative(y=rows, animate=False)
 
     def on_vim_area_command_entered(self, message: VimArea.CommandEntered) -> None:
-        self.view.obey(message.line, self.pane.box.give_back)
+        self.view.run_line(message.line, self.pane.box.give_back)
 
     def on_completion_page_help_wanted(self) -> None:
         """Say how to continue the text, and how to get a chat."""

@@ -38,7 +38,7 @@ class ScreenView:
         self.give_back: Callable[[], object] = lambda: None
         """Puts the line being run back into the prompt."""
 
-    def obey(self, line: str, give_back: Callable[[str], object] = lambda line: None) -> None:
+    def run_line(self, line: str, give_back: Callable[[str], object] = lambda line: None) -> None:
         """Run a slash command; if it fails, the user is told and the line is put back."""
         self.give_back, before = partial(give_back, line), self.give_back
         with telling(self.screen):
@@ -149,9 +149,9 @@ class ScreenView:
 
     def describe_tools(self, dialogue: Dialogue) -> tuple[str, str]:
         """The conversation's tool servers for the status line, and the machines that text goes to."""
-        from chatapp.commands.tools import find_leaving
+        from chatapp.commands.tools import find_destinations
 
-        names, away = dialogue.setup.tools, find_leaving(dialogue)
+        names, away = dialogue.setup.tools, find_destinations(dialogue)
         told = f" · tools: {', '.join(names)}" if names else ""
         return told + (f" (text goes to {away})" if away else ""), away
 

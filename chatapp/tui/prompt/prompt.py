@@ -28,7 +28,7 @@ from chatapp.tui.prompt.popup import Popup
 from chatapp.tui.prompt.recall import Recall
 
 if TYPE_CHECKING:
-    from chatapp.history import Message as Said
+    from chatapp.history import Message as Kept
 
 PAUSE = 0.15
 """Seconds after the last key until tokens are counted."""
@@ -55,7 +55,7 @@ class Prompt(Box):
         """As typed, for `give_back`."""
         n: int = 1
         """The number of answers wanted."""
-        edited: Said | None = None
+        edited: Kept | None = None
         """The message that it replaces; set by the conversation's pane."""
 
     @dataclass

@@ -21,7 +21,7 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
     """A window with a list of names, in which things are chosen, saved and deleted."""
 
     CSS_PATH = "screens.tcss"
-    doomed = ""
+    warned = ""
     """The name that a second `d` deletes, or a second enter replaces."""
 
     def compose_around(self, title: str, side: Widget, keys: str) -> ComposeResult:
@@ -49,7 +49,7 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
 
     def delete(self, name: str, built_in: bool, delete: Callable[[], object]) -> None:
         """Delete a name when asked twice; a built-in one is refused."""
-        if built_in or self.is_doomed(name):
+        if built_in or self.was_warned(name):
             self.refuse(self.act(delete, ""))
         else:
             self.refuse(f"d once more deletes {name!r}")
@@ -59,7 +59,7 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
 
         def take(name: str | None) -> None:
             if name is None:
-                self.doomed = ""
+                self.warned = ""
             elif reason := keep(" ".join(name.split())):
                 self.ask_name(printable(begin_sentence(reason)), name, keep)
 
@@ -69,9 +69,9 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
         """Show why something was refused; an empty reason clears it."""
         self.query_one("#refusal", Static).update(printable(reason))
 
-    def is_doomed(self, name: str) -> bool:
+    def was_warned(self, name: str) -> bool:
         """Whether this name was warned about before; from now on it was."""
-        before, self.doomed = self.doomed, name
+        before, self.warned = self.warned, name
         return before == name
 
 

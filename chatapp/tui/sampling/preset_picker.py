@@ -96,8 +96,8 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
 
     @on(OptionList.OptionHighlighted)
     def show_changes(self) -> None:
-        if self.doomed:
-            self.doomed = ""
+        if self.warned:
+            self.warned = ""
             self.refuse("")
         if self.previews:
             self.previews.ask(replace(self.defaults, **self.result(self.highlighted)))
@@ -141,13 +141,13 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
 
     def action_name(self, purpose: Literal["save", "rename"]) -> None:
         """Save the current options under a name, or rename the highlighted preset."""
-        preset, self.doomed = self.highlighted, ""
+        preset, self.warned = self.highlighted, ""
 
         def rename(new: str) -> str:
             return self.act(lambda: presets.rename(self.path, preset.name, new), new)
 
         def save(new: str) -> str:
-            if new in self.presets and not self.is_doomed(new):
+            if new in self.presets and not self.was_warned(new):
                 return f"there is a preset {new!r}: enter once more replaces it"
             return self.act(lambda: presets.save(self.path, new, self.chosen), new)
 

@@ -104,7 +104,7 @@ class SystemPromptScreen(Library[str | None]):
     @on(OptionList.OptionHighlighted)
     def show_text(self) -> None:
         """Show the highlighted prompt; ctrl+z restores the text before."""
-        self.doomed = ""
+        self.warned = ""
         self.refuse("")
         text = self.read(self.highlighted)
         if text is not None and text != self.text:
@@ -126,9 +126,9 @@ class SystemPromptScreen(Library[str | None]):
     def save(self, name: str) -> str:
         """Save the text under a name; returns an error message, or an empty string."""
         known = any(one.name == name and (one.built_in or name != self.highlighted) for one in self.entries[1:])
-        if known and not self.is_doomed(name):
+        if known and not self.was_warned(name):
             return f"there is a prompt {name!r}: enter once more replaces it"
-        self.doomed = ""
+        self.warned = ""
         return self.act(lambda: system_prompts.save(self.folder, name, self.text), name)
 
     def action_delete(self) -> None:
@@ -137,6 +137,6 @@ class SystemPromptScreen(Library[str | None]):
             self.delete(name, entry.built_in, lambda: system_prompts.delete(self.folder, name))
 
     def on_key(self, event: events.Key) -> None:
-        if self.doomed and event.key not in ("d", "delete", "enter"):
-            self.doomed = ""
+        if self.warned and event.key not in ("d", "delete", "enter"):
+            self.warned = ""
             self.refuse("")

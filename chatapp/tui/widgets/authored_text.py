@@ -66,7 +66,7 @@ class AuthoredText(VimArea):
     """Whether changes are painted later, in one go."""
     held = False
     """Whether the view stays where the user scrolled to, while the model writes below."""
-    left_at = 0.0
+    followed_to = 0.0
     """The scroll position after the model's last text; a smaller one now means the user scrolled up."""
 
     def __init__(self, placeholder: str) -> None:
@@ -84,7 +84,7 @@ class AuthoredText(VimArea):
     def load(self, parts: Sequence[tuple[Role, str]]) -> None:
         """Show a text in parts by author."""
         self.load_text("".join(printable(text) for _, text in parts))
-        self.credit(parts)
+        self.set_authors(parts)
         self.move_cursor(self.document.end)
 
     def change(self, parts: Sequence[tuple[Role, str]], after: str = "", mark: str = "") -> None:
@@ -100,7 +100,7 @@ class AuthoredText(VimArea):
             edit = Continuation(now[shared:], start, self.document.end, False, number=self.number)
             self.edit(edit)
             edit._original_selection = stood  # restored by undo
-        self.credit(parts)
+        self.set_authors(parts)
         self.head = self.location(len(now) - len(printable(after)))
         self.move_cursor(self.head)
         self.mark = mark
@@ -127,7 +127,7 @@ class AuthoredText(VimArea):
             start += length
         return found
 
-    def credit(self, parts: Sequence[tuple[Role, str]]) -> None:
+    def set_authors(self, parts: Sequence[tuple[Role, str]]) -> None:
         """Set the authors of the text."""
         every = "".join(("m" if role == "assistant" else "u") * len(printable(text)) for role, text in parts)
         start = 0
@@ -200,7 +200,7 @@ class AuthoredText(VimArea):
     def add(self, text: str) -> None:
         """Append text by the model."""
         follows = self.selection == Selection.cursor(self.head)
-        held = self.scroll_y < self.left_at
+        held = self.scroll_y < self.followed_to
         before = (self.scroll_y, self.show_vertical_scrollbar)
         first = self.wrapped_document.location_to_offset(self.head).y
         # Avoid repainting and laying out the whole page, which is what costs time.
@@ -208,7 +208,7 @@ class AuthoredText(VimArea):
         self.head = self.edit(Continuation(text, self.head, self.head, not follows, number=self.number)).end_location
         if not held:
             self.scroll_cursor_visible()  # again, since the height of the text is known only now
-            self.left_at = self.scroll_y
+            self.followed_to = self.scroll_y
         self.patched = self.held = False
         self.vertical_scrollbar.window_virtual_size = self.virtual_size.height
         if (self.scroll_y, self.show_vertical_scrollbar) == before:
@@ -299,13 +299,13 @@ class AuthoredText(VimArea):
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def _on_resize(self) -> None:  # runs before TextArea's, which wraps the text again
-        if self.scroll_y < self.left_at:  # the user scrolled up: stay there
-            self.left_at = min(self.left_at, self.max_scroll_y)
+        if self.scroll_y < self.followed_to:  # the user scrolled up: stay there
+            self.followed_to = min(self.followed_to, self.max_scroll_y)
         else:
-            self.left_at = 0.0
+            self.followed_to = 0.0
             self.call_after_refresh(self.follow_end)
 
     def follow_end(self) -> None:
         """Scroll to the cursor and follow it."""
         self.scroll_cursor_visible()
-        self.left_at = self.scroll_y
+        self.followed_to = self.scroll_y

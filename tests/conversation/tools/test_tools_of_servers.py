@@ -229,10 +229,10 @@ def test_offline_refuses_another_machine_and_keys_are_not_sent_in_the_clear(
     toolset = Toolset(lambda: servers, told.append)
     toolset.look(["far"])
     monkeypatch.setenv("TOOL_KEY", "secret")
-    toolset.rouse()
+    toolset.retry_failed()
     toolset.look(["far", "odd"])
     monkeypatch.setenv(VARIABLE, "1")
-    toolset.rouse()
+    toolset.retry_failed()
     toolset.look(["far"])
     assert "TOOL_KEY, which is not set" in told[0] and "is not encrypted" in told[1] and "no web address" in told[2]
     assert "192.0.2.1 is another machine" in told[3] and "secret" not in "".join(told)
