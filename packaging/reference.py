@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from chatapp import __version__
-from chatapp.cli.completion import options, told
+from chatapp.cli.completion import help_of, options
 from chatapp.cli.main import COMMANDS, EPILOG, build_parsers
 
 WHOLE, PARSERS = build_parsers([*COMMANDS])
@@ -46,12 +46,12 @@ def man() -> Iterator[str]:
     yield f".SH DESCRIPTION\n{roff(WHOLE.description or '')}\n.PP\n.nf\n{roff(EPILOG)}\n.fi"
     yield ".SH OPTIONS"
     for action in options(WHOLE):
-        yield f".TP\n.B {roff(spelled(action))}\n{roff(told(action))}"
+        yield f".TP\n.B {roff(spelled(action))}\n{roff(help_of(action))}"
     yield ".SH COMMANDS"
     for name, parser in commands():
         yield f".SS chatapp {name}\n{roff(parser.description or '')}"
         for action in options(parser):
-            yield f".TP\n.B {roff(spelled(action))}\n{roff(told(action))}"
+            yield f".TP\n.B {roff(spelled(action))}\n{roff(help_of(action))}"
     yield ".SH FILES\n.TP\n.I ~/.local/share/chatapp"
     yield "Settings, conversations and models; CHATAPP_HOME names another folder."
 
@@ -64,10 +64,10 @@ def roff(text: str) -> str:
 def markdown() -> Iterator[str]:
     """The page of every command and option."""
     yield f"# Reference\n\nOf chatapp {__version__}, from its own parser.\n"
-    yield "\n".join(f"- `{spelled(action)}`: {told(action)}" for action in options(WHOLE)) + "\n"
+    yield "\n".join(f"- `{spelled(action)}`: {help_of(action)}" for action in options(WHOLE)) + "\n"
     for name, parser in commands():
         yield f"## chatapp {name}\n\n{parser.description}\n"
-        rows = [f"| `{spelled(one)}` | {told(one)} |".replace("\n", " ") for one in options(parser)]
+        rows = [f"| `{spelled(one)}` | {help_of(one)} |".replace("\n", " ") for one in options(parser)]
         if rows:
             yield "\n".join(["| option | |", "|---|---|", *rows]) + "\n"
 

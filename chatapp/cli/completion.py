@@ -94,7 +94,7 @@ def offers(line: str) -> tuple[dict[str, str], bool]:
     if last.startswith("-") and not action.option_strings and "--" not in words:
         option, equals, last = last.partition("=")
         if not equals:
-            known = {name: told(one) for one in options(parser) for name in one.option_strings}
+            known = {name: help_of(one) for one in options(parser) for name in one.option_strings}
             return matching(known | {"--offline": OFFLINE}, option), False
         action, begin = parser._option_string_actions.get(option, NOTHING), option + equals
     found = matching(values(action, parser.prog.removeprefix("chatapp ")), last)
@@ -144,7 +144,7 @@ def options(parser: argparse.ArgumentParser) -> Iterator[Action]:
             yield action
 
 
-def told(action: Action) -> str:
+def help_of(action: Action) -> str:
     """The help of an option."""
     return (action.help or "").replace("%%", "%")
 
@@ -160,7 +160,7 @@ def matching(known: dict[str, str], begin: str) -> dict[str, str]:
 def values(action: Action, command: str) -> dict[str, str]:
     """The known values of an argument of a command, with descriptions."""
     if isinstance(action, argparse._SubParsersAction):
-        return {one.dest: told(one) for one in action._choices_actions}
+        return {one.dest: help_of(one) for one in action._choices_actions}
     if action.choices:
         return dict.fromkeys(map(str, action.choices), "")
     names = (*action.option_strings, action.metavar, f"{command} {action.metavar}")

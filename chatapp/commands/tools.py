@@ -48,7 +48,7 @@ def describe(view: View) -> str:
         lines.append(f"{server.name}  {state}  {server.place}")
         if server.name in used:
             tools = [one for one in toolset.offered if one.server == server]
-            lines += [f"  {one.name}: {tell(one, allowed=toolset.is_allowed(one))}" for one in tools]
+            lines += [f"  {one.name}: {describe_tool(one, allowed=toolset.is_allowed(one))}" for one in tools]
     return "\n".join(lines) or NONE
 
 
@@ -61,7 +61,7 @@ def find_destinations(dialogue: Dialogue) -> str:
     return ", ".join(dict.fromkeys(filter(None, map(leaves, used))))
 
 
-def tell(tool: Tool, *, allowed: bool) -> str:
+def describe_tool(tool: Tool, *, allowed: bool) -> str:
     """What a tool does, and whether it runs without asking."""
     does = " ".join((tool.function.description or "").split())
     return f"{'runs unasked' if allowed else 'asks before each call'}{'; ' + does[:100] if does else ''}"

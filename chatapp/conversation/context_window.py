@@ -52,7 +52,7 @@ def prompt(engine: Engine, said: Sequence[Kept], *, system: str, summary: str = 
     If the chat template takes no system prompt, it is put before the first user message.
     """
     called = any(one.calls for one in said)
-    messages = tell(said, knows_tools=called and takes_results(engine))
+    messages = to_messages(said, knows_tools=called and takes_results(engine))
     if summary:
         system = f"{system}\n\n{SUMMARY}\n{summary}".strip()
     if not system:
@@ -65,7 +65,7 @@ def prompt(engine: Engine, said: Sequence[Kept], *, system: str, summary: str = 
     return messages
 
 
-def tell(said: Sequence[Kept], *, knows_tools: bool) -> list[Message]:
+def to_messages(said: Sequence[Kept], *, knows_tools: bool) -> list[Message]:
     """Messages in the model's form; a template that knows no tools gets tool results as user messages."""
     told = list[Message]()
     for place, one in enumerate(said):

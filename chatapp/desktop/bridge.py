@@ -207,7 +207,7 @@ class Bridge:
         if self.colours:
             await self.send(self.colours)
         if self.entered.is_set():  # everything so far was drawn on another page
-            self.tell({"type": "repaint"})
+            self.send_to_app({"type": "repaint"})
         self.entered.set()
         with suppress(ConnectionClosed):
             async for message in connection:
@@ -224,20 +224,22 @@ class Bridge:
                 0 < columns <= MOST_CELLS and 0 < rows <= MOST_CELLS
             ):
                 self.state.columns, self.state.rows = columns, rows
-                self.tell({"type": "resize", "width": columns, "height": rows})
+                self.send_to_app({"type": "resize", "width": columns, "height": rows})
             case {"type": "focus" | "blur" as kind}:
-                self.tell({"type": kind})
+                self.send_to_app({"type": kind})
             case {"type": "scheme", "dark": bool(dark)}:
-                self.tell({"type": "scheme", "dark": dark})
+                self.send_to_app({"type": "scheme", "dark": dark})
             case {"type": "zoom", "size": int(size)} if SMALLEST <= size <= LARGEST:
                 self.state.zoom = size
             case {"type": "file", "name": str(name), "text": str(text)}:
                 try:
                     path = self.face.locate(name) or await asyncio.to_thread(self.store, name, text)
                 except OSError as error:
-                    self.tell({"type": "lost", "text": f"{name} cannot be kept in {self.uploads}: {error.strerror}"})
+                    self.send_to_app(
+                        {"type": "lost", "text": f"{name} cannot be kept in {self.uploads}: {error.strerror}"}
+                    )
                 else:
-                    self.tell({"type": "drop", "path": str(path)})
+                    self.send_to_app({"type": "drop", "path": str(path)})
             case _:
                 return False
         return True
@@ -255,7 +257,7 @@ class Bridge:
         path.write_bytes(content)
         return path
 
-    def tell(self, message: Message) -> None:
+    def send_to_app(self, message: Message) -> None:
         """Send a message to the app."""
         self.write(b"M", json.dumps(message).encode())
 
@@ -285,7 +287,7 @@ class Bridge:
     def close(self) -> None:
         """Ask the app to exit; it asks the user first if it is busy."""
         if self.loop:
-            self.loop.call_soon_threadsafe(self.tell, {"type": "close"})
+            self.loop.call_soon_threadsafe(self.send_to_app, {"type": "close"})
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:

@@ -66,7 +66,7 @@ def open_page(home: Path, running: SingleInstance, command: Sequence[str], *, re
         page = BrowserPage(folder)
         bridge = Bridge(page, state, home / "dropped", reader=reader)
         server = await bridge.open(command)
-        running.tell(bridge.door.port, bridge.door.raising)
+        running.publish(bridge.door.port, bridge.door.raising)
         page.show(bridge.door.address)
         print(f"The page is at {bridge.door.origin}; Ctrl+Q there, or Ctrl+C here, leaves.", flush=True)
         return await bridge.run(server)

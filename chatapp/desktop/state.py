@@ -68,7 +68,7 @@ class SingleInstance:
         self.is_first = lock(self.handle)
         """Whether there is no other window."""
 
-    def tell(self, port: int, secret: str) -> None:
+    def publish(self, port: int, secret: str) -> None:
         """Write how this window can be raised, to a private file."""
         with suppress(FileNotFoundError):
             self.path.unlink()

@@ -170,7 +170,7 @@ def open_window(home: Path, running: SingleInstance, command: Sequence[str], *, 
 
     async def serve() -> None:
         server = await bridge.open(command)
-        running.tell(bridge.door.port, bridge.door.raising)
+        running.publish(bridge.door.port, bridge.door.raising)
         ready.set()
         codes[0] = await bridge.run(server)
 

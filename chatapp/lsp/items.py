@@ -23,7 +23,7 @@ ACCEPTED = "chatapp.accepted"
 def inline_item(offer: Offer, replaced: Range, begun: str, number: int) -> InlineCompletionItem:
     """An item of ghost text that replaces a range whose text is `begun`."""
     text = begun + offer.text
-    return InlineCompletionItem(insert_text=text, filter_text=text, range=replaced, command=taken(number))
+    return InlineCompletionItem(insert_text=text, filter_text=text, range=replaced, command=report_accepted(number))
 
 
 def popup_item(found: Numbered, replaced: Range, word: str, order: int) -> CompletionItem:
@@ -41,11 +41,11 @@ def popup_item(found: Numbered, replaced: Range, word: str, order: int) -> Compl
         insert_text=text,  # for editors that ignore text_edit and replace the word
         insert_text_format=InsertTextFormat.PlainText,
         text_edit=TextEdit(replaced, text),
-        command=taken(number),
+        command=report_accepted(number),
     )
 
 
-def taken(number: int) -> Command:
+def report_accepted(number: int) -> Command:
     """The command that the editor runs after inserting the offer."""
     return Command(title="Taken", command=ACCEPTED, arguments=[number])
 

@@ -146,7 +146,7 @@ class Server(LanguageServer):
         """`initialized`: show problems found so far, and open the model."""
         self._loop = asyncio.get_running_loop()
         if self._at_start:
-            self.tell(str(self._at_start))
+            self.show_error(str(self._at_start))
         self.follow_settings()
 
     def prepare_to_exit(self, params: None) -> None:
@@ -168,7 +168,7 @@ class Server(LanguageServer):
         try:
             self.settings = settings.read(given, self.settings)
         except SettingError as error:
-            self.tell(str(error))
+            self.show_error(str(error))
             return
         self.follow_settings()
 
@@ -179,7 +179,7 @@ class Server(LanguageServer):
             self.acceptance = self.home.open_acceptance() if chosen.completion_stats else None
             self.adaptive = chosen.completion_adaptive
         except Exception as error:
-            self.tell(one_line(error) or describe(error))
+            self.show_error(one_line(error) or describe(error))
             return
         name = self.settings.model or chosen.model
         if self.settings.enabled and name != self._model:
@@ -212,7 +212,7 @@ class Server(LanguageServer):
         except Exception as error:
             if completer is self.completer:
                 self._model = None
-                self.tell(f"{one_line(error) or describe(error)}; until then offers come from files alone")
+                self.show_error(f"{one_line(error) or describe(error)}; until then offers come from files alone")
         else:
             behind = (
                 "" if completer.engine.can_infill else "; it was not taught to fill gaps, and goes on from the left"
@@ -232,7 +232,7 @@ class Server(LanguageServer):
         uri = params.text_document.uri
         document = self.look_at(uri)
         document.change(params.content_changes)
-        if taken := self.shown.taken(uri, document):
+        if taken := self.shown.find_accepted(uri, document):
             self.note_accepted(taken, "typing")
 
     def save_document(self, params: types.DidSaveTextDocumentParams) -> None:
@@ -321,7 +321,7 @@ class Server(LanguageServer):
             request.wanted = False
             raise
         except Exception as error:
-            self.tell(one_line(error) or describe(error))
+            self.show_error(one_line(error) or describe(error))
             return []
         if found is None:
             return []
@@ -350,7 +350,7 @@ class Server(LanguageServer):
             if self.acceptance:
                 note(self.acceptance)
         except OSError as error:
-            self.tell(f"cannot keep what became of offers: {one_line(error)}")
+            self.show_error(f"cannot keep what became of offers: {one_line(error)}")
 
     def follow_acceptance(self) -> None:
         """Set the threshold: the editor's, or one adapted to past acceptance."""
@@ -360,7 +360,7 @@ class Server(LanguageServer):
 
     # Messages to the editor
 
-    def tell(self, message: str) -> None:
+    def show_error(self, message: str) -> None:
         """Show an error to the user, each text only once."""
         if message not in self._told:
             self._told.add(message)

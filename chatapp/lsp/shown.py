@@ -49,7 +49,7 @@ class Shown:
         self._answers[uri] = Answered(place, *at, numbered)
         return numbered, None in known
 
-    def taken(self, uri: str, document: Document) -> Offer | None:
+    def find_accepted(self, uri: str, document: Document) -> Offer | None:
         """The offer that now stands in the text where it was shown; reported once."""
         if not (last := self._answers.get(uri)) or last.line >= len(document.lines):
             return None

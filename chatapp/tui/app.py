@@ -333,7 +333,7 @@ def run(app: ChatApp) -> None:
     leave_on_signals(app, app.leave, lambda: app.chat_screen.history_thread)
     sys.setswitchinterval(0.00005)  # the model's thread should not wait longer for the screen's thread
     app.run()
-    rested = app.chat_screen.rest(PATIENCE)
+    rested = app.chat_screen.shut_down(PATIENCE)
     if unsaved := app.chat_screen.save_or_rescue():
         print(printable(unsaved), file=sys.stderr, flush=True)
     if not rested:

@@ -33,7 +33,7 @@ class Listener(Protocol):
 
     def call_later(self, callback: Callable[..., object], *args: object) -> bool: ...
     def show_progress(self, choice: Choice, step: str, share: float) -> None: ...
-    def tell(self, text: str) -> None: ...
+    def show_warning(self, text: str) -> None: ...
     async def model_opened(self, choice: Choice, opened: Opened) -> None: ...
     def model_failed(self, choice: Choice, error: str) -> None: ...
 
@@ -59,13 +59,13 @@ class Engines:
 
     def open(self, choice: Choice) -> None:
         """Open a model; runs in a thread, so that it does not delay the first frame."""
-        tell, screen = self.listener.call_later, self.listener
+        call_later, screen = self.listener.call_later, self.listener
 
         def warn(reason: str) -> None:  # may be called in the middle of a reply
-            tell(screen.tell, f"{reason}.")
+            call_later(screen.show_warning, f"{reason}.")
 
         def report(step: str, share: float) -> None:
-            tell(screen.show_progress, choice, step, share)
+            call_later(screen.show_progress, choice, step, share)
 
         try:
             placement = self.workspace.choose_placement(choice.backend)
@@ -73,9 +73,9 @@ class Engines:
             if opened.engine.can_chat:
                 import textual.widgets.markdown  # noqa: F401  # slow, so imported before the first answer
         except Exception as error:  # show any error of a runtime on the screen
-            tell(screen.model_failed, choice, describe(error))
+            call_later(screen.model_failed, choice, describe(error))
         else:
-            tell(screen.model_opened, choice, opened)
+            call_later(screen.model_opened, choice, opened)
 
     def settle(self, choice: Choice, opened: Opened | None, busy: Collection[Choice] = ()) -> None:
         """A model was opened, or failed to; the least recently used ones that are not busy are closed."""

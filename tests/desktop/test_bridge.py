@@ -146,7 +146,7 @@ async def test_a_second_start_raises_the_window(tmp_path: Path) -> None:
     first = SingleInstance(tmp_path)
     assert first.is_first
     async with window(tmp_path) as one, one.enter() as client:
-        first.tell(one.bridge.door.port, one.bridge.door.raising)
+        first.publish(one.bridge.door.port, one.bridge.door.raising)
         assert first.path.stat().st_mode & 0o077 == 0
         second = SingleInstance(tmp_path)
         assert not second.is_first

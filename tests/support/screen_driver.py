@@ -169,7 +169,7 @@ async def started(
     async with app.run_test(size=size, notifications=True) as pilot:
         yield Driver(app, pilot)
         if app.chat_screen.history:
-            app.chat_screen.rest(5)
+            app.chat_screen.shut_down(5)
             app.chat_screen.history.close()
 
 

@@ -50,9 +50,9 @@ async def test_leaving_knows_what_still_computes(begin: Callable[[Driver, Event,
     begun, go = Event(), Event()
     async with running(ScriptedEngine()) as driver:
         await begin(driver, begun, go)
-        assert not driver.screen.rest(0)
+        assert not driver.screen.shut_down(0)
         go.set()
-        assert driver.screen.rest(PATIENCE)
+        assert driver.screen.shut_down(PATIENCE)
 
 
 async def test_an_answer_that_begins_while_the_screen_closes_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ async def test_the_note_stands_above_the_prompt_in_each_frame() -> None:
         app.screen.screen_layout_refresh_signal.subscribe(
             app, lambda _: layouts.append((popup.region.bottom, app.prompt.region.y)), immediate=True
         )
-        popup.tell("a note")
+        popup.show_note("a note")
         await app.until(lambda: "a note" in app.picture)
         layouts.clear()
         app.prompt.insert("\n\n")

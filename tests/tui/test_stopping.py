@@ -147,16 +147,16 @@ async def test_leaving_waits_for_the_threads_a_moment() -> None:
 
     async with started(beginning(open_engine)) as driver:
         await driver.until(lambda: driver.screen.engines.opening)
-        assert not driver.screen.rest(0.01)
+        assert not driver.screen.shut_down(0.01)
         ready.set()
-        assert driver.screen.rest(PATIENCE)
+        assert driver.screen.shut_down(PATIENCE)
         await driver.press("tab", "ctrl+j")
         await driver.wrote(3)
-        assert not driver.screen.rest(0.01)
+        assert not driver.screen.shut_down(0.01)
         assert driver.pane.reply and driver.pane.reply.thread.stopping.is_set()
         assert driver.pane.opened and isinstance(engine := driver.pane.opened.engine, ScriptedEngine)
         engine.go.set()
-        assert driver.screen.rest(PATIENCE)
+        assert driver.screen.shut_down(PATIENCE)
 
 
 async def test_a_model_that_does_not_open_is_told_once_and_the_text_stays() -> None:

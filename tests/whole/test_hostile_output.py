@@ -78,7 +78,7 @@ async def draft(widget: Widget, text: str) -> None:
 async def write(widget: Widget, text: str) -> None:
     """As a model continues a text."""
     assert isinstance(widget, CompletionPage)
-    widget.give_way()
+    widget.begin_writing()
     widget.add(printable(text))
     widget.release()
 

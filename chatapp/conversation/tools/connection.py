@@ -86,7 +86,7 @@ class Connection:
         except BaseException as error:
             raise self._fail(error, "listed no tools", self.opening) from error
 
-    async def give(self, name: str, arguments: dict[str, Any]) -> CallToolResult:  # Any: JSON
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> CallToolResult:  # Any: JSON
         """Call a tool and return its result; ToolError says why there is none."""
         try:
             client = await self._open()

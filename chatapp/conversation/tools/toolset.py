@@ -188,15 +188,15 @@ class Toolset:
         """Run a tool: a future Result, never an exception; cancelling it ends the server."""
         connection = self._connections[tool.server]
 
-        async def give() -> Result:
+        async def answer() -> Result:
             try:
-                return read_result(await connection.give(tool.own, json.loads(call.arguments)))
+                return read_result(await connection.call_tool(tool.own, json.loads(call.arguments)))
             except Exception as error:
                 if not (told := one_line(error)):
                     raise
                 return Result(f"The call failed: {told}", "failed")
 
-        return connection.run(give())
+        return connection.run(answer())
 
     def close(self, names: Sequence[str]) -> None:
         """Stop servers; they are started again when needed."""

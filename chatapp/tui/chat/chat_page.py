@@ -57,12 +57,12 @@ class ChatPage(EndsInTime, VerticalScroll):
         self.messages = Vertical(self.earlier, id="messages")
         yield self.messages
 
-    def weigh(self, count: Callable[[str], int] | None) -> None:
+    def recount(self, count: Callable[[str], int] | None) -> None:
         """Show the token counts of folded parts of questions."""
         self.count = count
         for view in self.said:
             if isinstance(view, Question):
-                view.weigh(count)
+                view.recount(count)
 
     @property
     def said(self) -> list[Said]:

@@ -156,7 +156,7 @@ class CompletionPage(AuthoredText):
         """0: the text is always counted anew."""
         return 0
 
-    def weigh(self, count: Callable[[str], int] | None) -> None:
+    def recount(self, count: Callable[[str], int] | None) -> None:
         """Count the tokens of the text."""
         self.measure()
 
@@ -197,14 +197,14 @@ class CompletionPage(AuthoredText):
         """Begin a continuation; if the user took back tokens of a reply, begin another version of it."""
         assert self.dialogue
         reached = self.reached()
-        before, after = self.give_way()
+        before, after = self.begin_writing()
         if reached and reached.cut and (reached.after, reached.reply.model) == (after, self.dialogue.setup.model):
             return self.dialogue.go_on(engine, reached.reply.id, reached.tokens, n=n, after=after)
         if self.gap:
             return self.dialogue.fill(engine, before, after)
         return self.dialogue.continue_text(engine, before, n)
 
-    def give_way(self) -> tuple[Sequence[tuple[Role, str]], str]:
+    def begin_writing(self) -> tuple[Sequence[tuple[Role, str]], str]:
         """Let the model write in the gap or at the end; returns the parts before that place and the text after."""
         self.number += 1
         self.head = self.cursor_location if self.gap else self.document.end
@@ -236,7 +236,7 @@ class CompletionPage(AuthoredText):
         after = "".join(one.text for one in branch[place + 1 :]) if self.gaps else ""
         self.change([*before, ("assistant", "".join(token.text for token in tokens))], after)
         self.gap = bool(after)
-        self.give_way()
+        self.begin_writing()
         return partial(self.dialogue.go_on, message=number, tokens=tokens, after=after)
 
     def release(self) -> None:

@@ -135,7 +135,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         await self.resume()
         for pane in [one for one in self.panes if not one.dialogue]:
             await pane.adopt(self.dialogue(pane.kind, pane.choice))
-            await self.warm(pane)
+            await self.give_model(pane)
         self.list_conversations()
         self.begin_idle_work()
 
@@ -163,20 +163,20 @@ class Conversations(LaidOutOnce, Screen[None]):
             setup=replace(setup, model=setup.model or choice.model),
             warn=partial(self.call_later, self.tell_unsaved),
             logprobs=ALTERNATIVES,
-            toolset=self.workspace.open_tools(partial(self.call_later, self.tell)),
+            toolset=self.workspace.open_tools(partial(self.call_later, self.show_warning)),
         )
 
-    def tell(self, text: str) -> None:
+    def show_warning(self, text: str) -> None:
         """Show a warning."""
         self.notify(text, severity="warning", timeout=10, markup=False)
 
     def tell_unsaved(self, text: str) -> None:
         """Show a warning about saving, and schedule a retry if saving failed."""
-        self.tell(text)
+        self.show_warning(text)
         if any(pane.dialogue and pane.dialogue.failure for pane in self.panes):
             self.try_later()
 
-    async def warm(self, pane: Pane) -> None:
+    async def give_model(self, pane: Pane) -> None:
         """Give a pane its model, opening it if necessary."""
         if not pane.opened and not pane.failure and (opened := self.engines.get(pane.choice)):
             await pane.model_opened(opened)
@@ -184,7 +184,7 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     def show_progress(self, choice: Choice, step: str, share: float) -> None:
         """Show the progress of opening a model."""
-        for pane in self.of(choice):
+        for pane in self.panes_with(choice):
             pane.status.show("○ loading", hint=f"{step} {share:.0%}")
 
     async def model_opened(self, choice: Choice, opened: Opened) -> None:
@@ -193,7 +193,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         for pane in self.panes:
             if pane.choice not in self.engines.opened and pane is not self.pane and not pane.busy:
                 pane.release_model()
-        for pane in self.of(choice):
+        for pane in self.panes_with(choice):
             await pane.model_opened(opened)
             self.shown(pane)
         self.measure()
@@ -201,7 +201,7 @@ class Conversations(LaidOutOnce, Screen[None]):
     def model_failed(self, choice: Choice, error: str) -> None:
         """A model could not be opened."""
         self.engines.settle(choice, None)
-        for pane in self.of(choice):
+        for pane in self.panes_with(choice):
             pane.model_failed(error)
         self.notify(error, severity="error", timeout=10, markup=False)
 
@@ -221,7 +221,7 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     def take_ranking(self, choice: Choice, ranking: list[Measurement]) -> None:
         """The backends were measured, best first: new conversations use the best one."""
-        used = next((pane.opened for pane in self.of(choice) if pane.opened), None)
+        used = next((pane.opened for pane in self.panes_with(choice) if pane.opened), None)
         if not used or not ranking:
             return
         here = used.engine.placement
@@ -239,11 +239,11 @@ class Conversations(LaidOutOnce, Screen[None]):
             text = f"{here.backend} does not compute what it should"
         self.notify(f"{text}: {used.name} runs on {best.backend} in the next conversation.", markup=False)
 
-    def of(self, choice: Choice) -> list[Pane]:
+    def panes_with(self, choice: Choice) -> list[Pane]:
         """The panes with this model."""
         return [pane for pane in self.panes if pane.choice == choice]
 
-    def rest(self, seconds: float) -> bool:
+    def shut_down(self, seconds: float) -> bool:
         """Stop all threads and save drafts; returns whether all threads ended within this time."""
         if self.retrying:
             self.retrying.stop()
@@ -321,9 +321,9 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     def new_pane(self, choice: Choice, kind: Kind, *, kept: bool = True) -> Pane:
         renew = partial(self.dialogue, kept=kept)
-        return Pane(choice, kind, memory=self.workspace.peak_memory, renew=renew, past=self.past, kept=kept)
+        return Pane(choice, kind, memory=self.workspace.peak_memory, renew=renew, past=self.read_prompts, kept=kept)
 
-    def past(self) -> Sequence[str]:
+    def read_prompts(self) -> Sequence[str]:
         """Earlier prompts, the newest last; called in a thread."""
         from chatapp.history import HistoryError
 
@@ -369,7 +369,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         pane = self.new_pane(self.pane.choice, self.pane.kind, kept=False)
         await self.show(pane)
         await pane.adopt(self.dialogue(pane.kind, pane.choice, kept=False))
-        await self.warm(pane)
+        await self.give_model(pane)
         self.notify("Nothing of this conversation is kept.")
 
     async def open_conversation(self, conversation: Conversation) -> Pane:
@@ -377,7 +377,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         for pane in self.panes:
             if pane.dialogue and pane.dialogue.conversation == conversation.id:
                 await self.show(pane)
-                await self.warm(pane)
+                await self.give_model(pane)
                 return pane
         dialogue = self.dialogue(conversation.kind, Choice(conversation.model or self.model), conversation)
         draft = self.history.draft(conversation.id) if self.history else ""
@@ -389,7 +389,7 @@ class Conversations(LaidOutOnce, Screen[None]):
             self.panes.remove(unused)
             await unused.remove()
         await pane.adopt(dialogue, draft)
-        await self.warm(pane)
+        await self.give_model(pane)
         return pane
 
     async def action_new(self) -> None:
@@ -403,7 +403,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         await self.show(pane)
         if self.history_tried:
             await pane.adopt(self.dialogue(pane.kind, pane.choice))
-        await self.warm(pane)
+        await self.give_model(pane)
 
     # The list of conversations
 

@@ -175,7 +175,7 @@ class Question(Said):
         yield self.foot
 
     def on_mount(self) -> None:
-        self.weigh(self.count)
+        self.recount(self.count)
 
     def content(self) -> Content:
         """The text, with a line for each folded part."""
@@ -192,16 +192,16 @@ class Question(Said):
                 pieces.append(Content(printable(cut(part.text))))
         return Content("\n").join(pieces)
 
-    def weigh(self, count: Callable[[str], int] | None) -> None:
+    def recount(self, count: Callable[[str], int] | None) -> None:
         """Count the tokens of the folded parts in a thread."""
         self.count = count
         if count and self.folded and not self.tokens and self.is_attached:
 
-            def weigh() -> None:
+            def recount() -> None:
                 found = {place: count(part.text) for place, part in enumerate(self.parts) if part.label}
                 self.call_later(self.show_tokens, found)
 
-            self.run_worker(weigh, thread=True, group="weigh", exclusive=True)
+            self.run_worker(recount, thread=True, group="recount", exclusive=True)
 
     def show_tokens(self, tokens: dict[int, int]) -> None:
         """Show the token counts of the folded parts."""

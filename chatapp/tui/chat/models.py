@@ -62,7 +62,7 @@ class Models:
         pane.choice, pane.opened, pane.failure = Choice(name), None, None
         pane.heading.model, pane.heading.about = name, ""
         pane.status.show("○ loading", hint="what was said stays")
-        await self.screen.warm(pane)
+        await self.screen.give_model(pane)
         pane.box.focus()
 
     def hear(self, job: Job) -> None:

@@ -211,7 +211,7 @@ class Pane(Vertical):
     def let_count(self) -> None:
         """Let page and prompt count tokens with the model, if one is open."""
         self.box.count_tokens = count = self.opened.engine.count_tokens if self.opened else None
-        self.page.weigh(count)
+        self.page.recount(count)
 
     def release_model(self) -> None:
         """Release the model to free memory; it is opened again when the pane is shown."""
@@ -285,7 +285,7 @@ class Pane(Vertical):
         await self.ask()
 
     @on(CompletionPage.Interrupted)
-    def give_way(self, message: CompletionPage.Interrupted) -> None:
+    def stop_for_typing(self, message: CompletionPage.Interrupted) -> None:
         """Stop the model because the user types into its text."""
         self.stop()
         self.call_next(message.act)
@@ -380,7 +380,7 @@ class Pane(Vertical):
         elif deltas:
             await self.page.grow(deltas)
         if not reply.ended and reply.stale and time.monotonic() > reply.told + 0.2:  # faster cannot be read
-            self.tell("● summing up" if reply.turn.summarising else f"● {reply.figures.doing}", "accent")
+            self.show_figures("● summing up" if reply.turn.summarising else f"● {reply.figures.doing}", "accent")
 
     async def take_end(self, turn: Turn) -> None:
         """The thread of a reply has ended, perhaps after the user stopped it."""
@@ -407,7 +407,7 @@ class Pane(Vertical):
         elif reply.turn.question:
             self.outbox.give_back_sent(waiting=end.tone != "success")
         self.status.memory = usage.peak_memory if usage else self.memory()
-        self.tell(end.state, end.tone, end.message if error else "")
+        self.show_figures(end.state, end.tone, end.message if error else "")
         self.screen.refresh_bindings()
         if reply.is_long and not (self.app.app_focus and self.display):
             self.app.bell()
@@ -435,7 +435,7 @@ class Pane(Vertical):
             self.reply.stop()
             await self.reply.flush()
 
-    def tell(self, state: str, tone: str, reason: str = "") -> None:
+    def show_figures(self, state: str, tone: str, reason: str = "") -> None:
         """Update the status line and the heading with the reply's figures."""
         assert (reply := self.newest)
         reply.stale, reply.told = False, time.monotonic()

@@ -78,10 +78,10 @@ class ChatScreen(Conversations):
 
         return Models(self, self.job_line)
 
-    def rest(self, seconds: float) -> bool:
+    def shut_down(self, seconds: float) -> bool:
         if "models" in vars(self):  # only if the property was used
             self.models.jobs.close(seconds)
-        return super().rest(seconds)
+        return super().shut_down(seconds)
 
     # Offers
 

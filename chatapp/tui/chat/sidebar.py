@@ -128,7 +128,7 @@ class Sidebar(Choices):
         self.leap = ""
         if self.highlighted != place:
             self.highlighted = place
-        self.tell()
+        self.show_details()
 
     @property
     def under_cursor(self) -> int | None:
@@ -138,7 +138,7 @@ class Sidebar(Choices):
 
     # Title and subtitle
 
-    def tell(self) -> None:
+    def show_details(self) -> None:
         """Show the filter above the list, and details of the row under the cursor below it."""
         count = f"{self.total:,}"
         if self.filtering:
@@ -152,13 +152,13 @@ class Sidebar(Choices):
         self.border_subtitle = about.truncate(WIDTH, ellipsis=True)
 
     def watch_note(self) -> None:
-        self.tell()
+        self.show_details()
 
     def watch_highlighted(self, highlighted: int | None) -> None:
         super().watch_highlighted(highlighted)
         if highlighted is not None and highlighted >= self.option_count - NEAR:
             self.list_more()
-        self.tell()
+        self.show_details()
 
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)
@@ -176,14 +176,14 @@ class Sidebar(Choices):
     def action_filter(self) -> None:
         """Let typed letters filter the titles."""
         self.filtering = True
-        self.tell()
+        self.show_details()
 
     def filter(self, words: str) -> None:
         """List only conversations whose titles contain these words."""
         self.words, self.limit, self.leap = words, PAGE, "first"
         self.scroll_home(animate=False)
         self.post_message(self.Listed())
-        self.tell()
+        self.show_details()
 
     def leave_filter(self) -> bool:
         """Clear the filter; returns whether there was one."""
@@ -205,7 +205,7 @@ class Sidebar(Choices):
             return
         elif event.key == "tab":  # keep the filter, but let letters be keys again
             self.filtering = False
-            self.tell()
+            self.show_details()
         elif event.key in ("backspace", "delete"):
             self.filter(self.words[:-1])
         elif event.key == "ctrl+u":

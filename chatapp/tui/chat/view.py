@@ -258,7 +258,7 @@ class ScreenView:
                 return self.say("This conversation is not saved: it is only here, until you leave.")
             pane = next((pane for pane in screen.panes if pane.number == number), screen.pane)
             await screen.show(pane)
-            return await screen.warm(pane)
+            return await screen.give_model(pane)
         if history and action == "undelete":
             return self.restore(history)
         if not history or number is None:

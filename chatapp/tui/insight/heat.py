@@ -32,7 +32,7 @@ class HeatSummary(Widget):
         super().__init__()
         self.told = Content()
 
-    def tell(self, tokens: Sequence[Token]) -> None:
+    def summarise(self, tokens: Sequence[Token]) -> None:
         """Summarise these tokens."""
         before = len(self.lines(self.content_size.width))
         found = measure_certainty(tokens)
@@ -147,7 +147,7 @@ class HeatScreen(EndsOnce, Screen[tuple[Token, ...] | None]):
         """Add new tokens; the cursor stays at the first one, or with `follow` goes to the last."""
         if more := self.tokens[len(self.heat.tokens) :]:
             self.heat.grow(more, follow=follow)
-            self.summary.tell(self.heat.tokens)
+            self.summary.summarise(self.heat.tokens)
             self.point()
 
     def point(self) -> None:

@@ -93,14 +93,14 @@ class Keyboard:
 
     def busy(self, but: MessagePump | None = None) -> MessagePump | None:
         """A widget that is busy; a key changes screens and conversations through the widgets it passes."""
-        return next((one for one in (*self.concerned(), *self.way) if one is not but and not rests(one)), None)
+        return next((one for one in (*self.concerned(), *self.way) if one is not but and not is_idle(one)), None)
 
     def concerned(self) -> Sequence[MessagePump]:
         """The focused widget and its ancestors."""
         return (self.app.focused or self.app.screen).ancestors_with_self
 
 
-def rests(pump: MessagePump) -> bool:
+def is_idle(pump: MessagePump) -> bool:
     """Whether a widget is idle: its messages are handled and it waits for more, or it is closed."""
     ready: asyncio.Event = pump._message_queue.ready_event
     # An empty queue is not enough: the last message may be in progress, or the widget not mounted yet.

@@ -147,14 +147,14 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             except Exception as error:  # shown if its message is for the user
                 if not (text := one_line(error)):
                     raise
-                self.call_later(self.tell, what, text)
+                self.call_later(self.show_problem, what, text)
             else:
                 if not worker.is_cancelled:
                     self.call_later(take, found)
 
         self.run_worker(attempt, thread=True, group=what, exclusive=True)
 
-    def tell(self, what: str, text: str) -> None:
+    def show_problem(self, what: str, text: str) -> None:
         """Something could not be read."""
         if what == "rows" and not self.rows:
             self.head.update(f" models  {text}")

@@ -82,7 +82,7 @@ class Popup(Widget):
         self.choices, self.chosen, self.weight, self.went = choices, 0, "", False
         self.stretch()
 
-    def tell(self, note: str = "", problem: str = "") -> None:
+    def show_note(self, note: str = "", problem: str = "") -> None:
         """Show a note or a problem below the choices."""
         if (note, problem) != (self.note, self.problem):
             self.note, self.problem = note, problem
@@ -93,7 +93,7 @@ class Popup(Widget):
         self.chosen, self.weight, self.went = (self.chosen + rows) % len(self.choices), "", True
         self.refresh()
 
-    def weigh(self, weight: str) -> None:
+    def show_detail(self, weight: str) -> None:
         """Show more about the highlighted choice."""
         self.weight = weight
         self.refresh()

@@ -219,13 +219,13 @@ class Prompt(Box):
 
     def update_suggestion(self) -> None:
         self.dismissed = self.dismissed and bool(self.typed)
-        self.help_on()
+        self.update_help()
         if self.timer:
             self.timer.stop()
         if self.is_attached:  # count tokens when the user pauses
             self.timer = self.set_timer(PAUSE, self.measure)
 
-    def help_on(self) -> None:
+    def update_help(self) -> None:
         """Update suggestion and completions."""
         self.looked = self.text, self.cursor_location
         self.suggest()
@@ -256,7 +256,7 @@ class Prompt(Box):
         self.popup.offer(shown)
         if shown:
             self.suggestion = ""
-            self.weigh()
+            self.count_highlighted()
 
     @work(exclusive=True, group="scan")
     async def look_around(self) -> None:
@@ -270,7 +270,7 @@ class Prompt(Box):
 
     def highlight(self, rows: int) -> None:
         self.popup.move(rows)
-        self.weigh()
+        self.count_highlighted()
 
     def take(self, row: int | None = None, after: str = " ") -> None:
         """Insert the highlighted choice, or that of a row."""
@@ -283,8 +283,8 @@ class Prompt(Box):
         )
         self.focus()
 
-    @work(exclusive=True, group="weigh")
-    async def weigh(self) -> None:
+    @work(exclusive=True, group="count")
+    async def count_highlighted(self) -> None:
         """Show how many tokens the highlighted file would add."""
         choice, count = self.popup.current, self.count_tokens
         if not choice or not count or not choice.text.startswith("@") or choice.name.endswith("/"):
@@ -294,9 +294,9 @@ class Prompt(Box):
             try:
                 found = await asyncio.to_thread(attachments.read, choice.name, self.root)
             except InputError as error:
-                return self.popup.weigh(printable(str(error)))
+                return self.popup.show_detail(printable(str(error)))
             self.weights[choice.name] = await asyncio.to_thread(count, found.text)
-        self.popup.weigh(f"~{self.weights[choice.name]:,} tokens")
+        self.popup.show_detail(f"~{self.weights[choice.name]:,} tokens")
 
     @work(group="measure")
     async def measure(self) -> None:
@@ -319,7 +319,7 @@ class Prompt(Box):
             self.known = new
             self.notify_style_update()
             self.refresh()
-        self.popup.tell(printable(attachments.summary(found, tokens)), problem)
+        self.popup.show_note(printable(attachments.summary(found, tokens)), problem)
         self.post_message(self.Counted(tokens))
 
     # Keys and focus
@@ -359,4 +359,4 @@ class Prompt(Box):
 
     def on_text_area_selection_changed(self) -> None:
         if self.looked != (self.text, self.cursor_location):  # otherwise the change of the text was handled
-            self.help_on()
+            self.update_help()
