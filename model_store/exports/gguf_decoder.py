@@ -23,14 +23,14 @@ from model_store.gguf.writer import Value
 
 NAMES = {
     "gemma3": "gemma3", "granitemoeshared": "granitemoe", "ministral": "llama", "mistral": "llama", "mixtral": "llama",
-    "olmo3": "olmo2",
+    "olmo3": "olmo2", "qwen2_5_vl": "qwen2", "qwen2_vl": "qwen2", "qwen3_vl": "qwen3",
 }  # fmt: skip
 """Families that are written as another architecture."""
 ONLY_READ = (
-    "apertus", "bitnet", "deepseek_v2", "deepseek_v3", "exaone_moe", "falcon_h1", "gemma3n", "gemma3n_text", "gemma4",
+    "bitnet", "deepseek_v2", "deepseek_v3", "exaone_moe", "falcon_h1", "gemma3n", "gemma3n_text", "gemma4",
     "gemma4_text", "gemma4_unified", "glm4_moe_lite", "gpt_oss", "jamba", "lfm2", "lfm2_moe", "minicpm3",
-    "ministral3", "mistral3", "mpt", "nemotron_h", "phimoe", "qwen2_5_vl", "qwen2_vl", "qwen3_5_moe_text",
-    "qwen3_5_text", "qwen3_vl", "t5", "youtu",
+    "ministral3", "mistral3", "mpt", "nemotron_h", "phimoe", "qwen3_5_moe_text", "qwen3_5_text",
+    "t5", "youtu",
 )  # fmt: skip
 """Families whose files are read but not written: the tables here have no place for what is theirs alone."""
 JOINED_QKV = ("bloom", "falcon", "gpt2", "gptneox", "phi2", "phi3", "starcoder")
@@ -46,8 +46,10 @@ SQUARE = ("phi3",)
 """Architectures whose heads together must be as wide as the embedding."""
 UNGROUPED = ("olmoe",)
 """Architectures without shared key-value heads."""
-STRETCHED = ("arcee", "exaone", "exaone4", "llama")
+STRETCHED = ("apertus", "arcee", "exaone", "exaone4", "llama")
 """Architectures for which llama.cpp reads a rotary factor for each element."""
+LEARNED = "xielu"
+"""What no tensor has, but keys."""
 EXPERT = re.compile(r"experts\.\d+\.")
 """An expert's number in the name of its weight."""
 
@@ -107,7 +109,7 @@ def names_of(source: Source) -> Iterator[tuple[str, Names]]:
         role = role_of(canonical)
         if role not in rows:
             raise ValueError(f"llama.cpp's {name} has no {role}")
-        if not callable(names := rows[role]):  # llama.cpp computes it too
+        if role != LEARNED and not callable(names := rows[role]):  # llama.cpp computes those too
             yield canonical, names
 
 
@@ -219,7 +221,19 @@ def decoder_keys(source: Source) -> dict[str, Value]:
     }
     for key, value in own_keys(source).items():
         found[key] = found.get(key) or value
-    return {f"{name}.{key}": value for key, value in found.items() if value is not None}
+    return {f"{name}.{key}": value for key, value in found.items() if value is not None} | learned_keys(source)
+
+
+def learned_keys(source: Source) -> dict[str, Value]:
+    """The numbers of each layer's activation, of Apertus, as they were before it took their softplus."""
+    weights = source.weights()
+    rows = [weights[name].values for name in weights if role_of(name) == LEARNED]
+    if not rows:
+        return {}
+    square, line, bent = np.array(rows, np.float64).T
+    found = {"alpha_p": np.log(np.expm1(square)), "alpha_n": np.log(np.expm1(-bent)), "beta": line + bent}
+    found["eps"] = np.full(len(rows), -1e-6)  # as transformers and we have it
+    return {f"xielu.{key}": numbers.astype(np.float32) for key, numbers in found.items()}
 
 
 def inner_size(source: Source, layer: int = 0) -> int | None:

@@ -32,11 +32,11 @@ from support.respelled_checkpoints import Tensors, configure, respelled
 TESTS = Path(__file__).parents[1]
 VOCABULARIES = TESTS / "golden_tokenizers"
 CASES = (
-    "afmoe", "bloom", "cohere2", "dots1", "ernie4_5_moe", "exaone", "exaone4", "falcon", "gemma2", "gemma3",
+    "afmoe", "apertus", "bloom", "cohere2", "dots1", "ernie4_5_moe", "exaone", "exaone4", "falcon", "gemma2", "gemma3",
     "gemma3_text", "glm4", "glm4_moe", "gpt2", "gpt2-layer_scale", "gpt_bigcode", "gpt_neox", "granite", "granitemoe",
     "granitemoeshared", "hunyuan_v1_dense", "hunyuan_v1_moe", "llama", "llama-linear", "llama-tied_scaled",
     "llama-yarn", "minimax_m2", "nemotron", "olmo", "olmo2", "olmo3", "phi", "phi3-longrope", "qwen2",
-    "qwen2_moe-each", "qwen3", "qwen3_moe", "stablelm-parallel",
+    "qwen2_moe-each", "qwen2_vl", "qwen3", "qwen3_moe", "qwen3_vl", "stablelm-parallel",
 )  # fmt: skip
 """One of each kind that llama.cpp has."""
 CONTEXTS = ("mistral", 6), ("mixtral", 6), ("phi3", 6), ("gemma2", 6), ("gpt2", 20), ("phi3-longrope", 24)
@@ -160,7 +160,7 @@ def test_numbers_too_large_for_float16_ask_for_more_bits(golden: Make, tmp_path:
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("gptj", "GGUF files of the family gptj are not written here, only of: afmoe, arcee, bloom, .*, starcoder2;"),
+        ("gptj", "GGUF files of the family gptj are not written here, only of: afmoe, apertus, arcee, .*, starcoder2;"),
         ("gemma3n_text", "GGUF files of the family gemma3n_text can be read here, and not written"),
         ("gemma4", "GGUF files of the family gemma4 can be read here, and not written"),
         ("gemma4_text", "GGUF files of the family gemma4_text can be read here, and not written"),
