@@ -64,7 +64,8 @@ def write(source: Source, folder: Path, options: Options, on_progress: Progress 
             for canonical, names in gguf_decoder.names_of(source):
                 if ".experts." in canonical:
                     for name, matrices in gguf_decoder.stacks_of(source.decoder, weights, canonical, names):
-                        writer.stack(name, matrices, options.precision.upper())
+                        rounded = name.endswith(".weight")
+                        writer.stack(name, matrices, options.precision.upper() if rounded else "F32")
                     continue
                 weight = weights[canonical]
                 if canonical == "lm_head" and weight.name == "embedding":

@@ -28,7 +28,7 @@ NAMES = {
 """Families that are written as another architecture."""
 ONLY_READ = (
     "bitnet", "deepseek_v2", "deepseek_v3", "exaone_moe", "falcon_h1", "gemma3n", "gemma3n_text", "gemma4",
-    "gemma4_text", "gemma4_unified", "glm4_moe_lite", "gpt_oss", "jamba", "lfm2", "lfm2_moe", "minicpm3",
+    "gemma4_text", "gemma4_unified", "glm4_moe_lite", "jamba", "lfm2", "lfm2_moe", "minicpm3",
     "ministral3", "mistral3", "mpt", "nemotron_h", "phimoe", "qwen3_5_moe_text", "qwen3_5_text",
     "t5", "youtu",
 )  # fmt: skip
@@ -36,9 +36,9 @@ ONLY_READ = (
 JOINED_QKV = ("bloom", "falcon", "gpt2", "gptneox", "phi2", "phi3", "starcoder")
 JOINED_FFN = ("glm4", "phi3")
 """Architectures with joined matrices."""
-WINDOWS = ("afmoe", "cohere2", "exaone-moe", "exaone4", "gemma2", "gemma3", "olmo2")
+WINDOWS = ("afmoe", "cohere2", "exaone-moe", "exaone4", "gemma2", "gemma3", "gpt-oss", "olmo2")
 """Architectures with windows in llama.cpp."""
-BIASED = ("bloom", "gpt2", "gptneox", "llama", "phi2", "starcoder", "starcoder2")
+BIASED = ("bloom", "gpt-oss", "gpt2", "gptneox", "llama", "phi2", "starcoder", "starcoder2")
 """Architectures with biases after attention and in the feed-forward in llama.cpp."""
 GELU = ("gelu", "gelu_tanh")
 """Activations that llama.cpp does not distinguish."""
@@ -154,14 +154,24 @@ def tensors_of(
 def stacks_of(
     decoder: Decoder, weights: Weights, canonical: str, names: Names
 ) -> Iterator[tuple[str, Iterator[np.ndarray]]]:
-    """Yield the tensors for a layer's experts, with an iterator over the experts' matrices."""
+    """Yield the tensors for a layer's experts, with an iterator over the part of each expert."""
     experts, layer = decoder.experts, layer_of(canonical)
     assert experts
     matrices = ExpertMatrices(weights, f"layers.{layer}.", role_of(canonical).removeprefix("experts."), experts.count)
     written = written_names(decoder, names, layer)
     for place, name in enumerate(written):
-        each = (np.split(np.asarray(one.values, np.float32), len(written))[place] for one in matrices)
-        yield f"{name}.weight", each
+        biases: list[np.ndarray] = []
+        yield f"{name}.weight", part_of_each(matrices, place, len(written), biases)
+        if biases:
+            yield f"{name}.bias", iter(biases)
+
+
+def part_of_each(matrices: ExpertMatrices, place: int, count: int, biases: list[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield the part at a place, of so many, of the matrix of each expert; those of the biases go into the list."""
+    for one in matrices:
+        if one.bias is not None:
+            biases.append(np.split(np.asarray(one.bias, np.float32), count)[place])
+        yield np.split(np.asarray(one.values, np.float32), count)[place]
 
 
 def turned_back(values: np.ndarray, names: Names, layer: Layer) -> np.ndarray:
@@ -305,7 +315,7 @@ def pattern_of(decoder: Decoder) -> int | None:
 
 def rope_keys(source: Source) -> dict[str, Value | None]:
     """The keys for rotary positions."""
-    twice = architecture_of(source) in ("gemma3", "olmo2")  # windowed layers have another base
+    twice = architecture_of(source) in ("gemma3", "gpt-oss", "olmo2")  # windowed layers have another base
     ropes = [layer.rope for layer in source.decoder.layers if layer.rope and not (layer.window and twice)]
     if not ropes:
         return {}

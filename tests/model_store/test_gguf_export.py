@@ -33,10 +33,10 @@ TESTS = Path(__file__).parents[1]
 VOCABULARIES = TESTS / "golden_tokenizers"
 CASES = (
     "afmoe", "apertus", "bloom", "cohere2", "dots1", "ernie4_5_moe", "exaone", "exaone4", "falcon", "gemma2", "gemma3",
-    "gemma3_text", "glm4", "glm4_moe", "gpt2", "gpt2-layer_scale", "gpt_bigcode", "gpt_neox", "granite", "granitemoe",
-    "granitemoeshared", "hunyuan_v1_dense", "hunyuan_v1_moe", "llama", "llama-linear", "llama-tied_scaled",
-    "llama-yarn", "minimax_m2", "nemotron", "olmo", "olmo2", "olmo3", "phi", "phi3-longrope", "qwen2",
-    "qwen2_moe-each", "qwen2_vl", "qwen3", "qwen3_moe", "qwen3_vl", "stablelm-parallel",
+    "gemma3_text", "glm4", "glm4_moe", "gpt2", "gpt2-layer_scale", "gpt_bigcode", "gpt_neox", "gpt_oss-mxfp4",
+    "granite", "granitemoe", "granitemoeshared", "hunyuan_v1_dense", "hunyuan_v1_moe", "llama", "llama-linear",
+    "llama-tied_scaled", "llama-yarn", "minimax_m2", "nemotron", "olmo", "olmo2", "olmo3", "phi", "phi3-longrope",
+    "qwen2", "qwen2_moe-each", "qwen2_vl", "qwen3", "qwen3_moe", "qwen3_vl", "stablelm-parallel",
 )  # fmt: skip
 """One of each kind that llama.cpp has."""
 CONTEXTS = ("mistral", 6), ("mixtral", 6), ("phi3", 6), ("gemma2", 6), ("gpt2", 20), ("phi3-longrope", 24)
