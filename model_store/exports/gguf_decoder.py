@@ -355,7 +355,7 @@ def stretches_each(source: Source) -> bool:
     scaling = scaling_of(source.config)
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
     turns = any(layer.rope for layer in source.decoder.layers)
-    return turns and (kind not in ("default", "dynamic", "linear", "yarn") or bool(source.decoder.border))
+    return turns and (kind not in ("default", "dynamic", "linear", "mrope", "yarn") or bool(source.decoder.border))
 
 
 def stretches(source: Source) -> dict[str, np.ndarray]:

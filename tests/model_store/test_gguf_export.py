@@ -81,6 +81,19 @@ def test_a_shorter_context_needs_no_windows(golden: Make, tmp_path: Path, case: 
         target.refuse(source, target.Options("f32", 65))
 
 
+def test_positions_of_images_are_not_written(golden: Make, tmp_path: Path) -> None:
+    """As config.json of Qwen2-VL was published first."""
+    model = golden("qwen2_vl")
+    text = json.loads((model.folder / "config.json").read_text())["text_config"]
+    del text["rope_parameters"]
+    text |= {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}, "rope_theta": 500.0}
+    configure(model.folder, text_config=text)
+    checkpoint, family, decoder = open_gguf(write(source_of(model), tmp_path / "out"))
+    tokens, logits = golden_logits.golden("qwen2_vl")
+    found = Session(decoder, Canonical(checkpoint, family, decoder)).forward(tokens[:1], last=24)
+    np.testing.assert_allclose(found, logits[:1], atol=golden_logits.TOLERANCE)
+
+
 def test_olmoe_is_written_where_heads_do_not_share_keys(golden: Make, tmp_path: Path) -> None:
     """As the published one is; each key-value head of the golden checkpoint is there twice, which changes no logit."""
 
