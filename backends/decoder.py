@@ -186,7 +186,7 @@ class Layer:
     beside: bool = False
     """Whether the layer also attends: both read the same input, and their outputs are added."""
     gains: tuple[float, ...] = ()
-    """Factors that a family multiplies into some of the layer's matrices while they are read."""
+    """Numbers by which a family changes some of the layer's matrices while they are read."""
     kv_layer: int | None = None
     """The earlier layer whose keys and values it attends to, having none of its own."""
     k_eq_v: bool = False

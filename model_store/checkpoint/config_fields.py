@@ -131,7 +131,7 @@ SIZES = {
     "moe_topk num_shared_expert": 1 << 12,
     "relative_attention_max_distance relative_attention_num_buckets": 1 << 16,
     "max_position_embeddings original_max_position_embeddings n_positions n_ctx seq_length max_seq_len": 1 << 22,
-    "vocab_size vocab_size_per_layer_input": 1 << 24,
+    "output_vocab_size vocab_size vocab_size_per_layer_input": 1 << 24,
 }
 """The largest values accepted, several times those of published models, by fields' names."""
 SIZES_OR_NONE = {

@@ -16,6 +16,7 @@ from model_store.checkpoint import weights as transforms
 from model_store.checkpoint.weights import Family, Transform
 from model_store.families import (
     apertus,
+    apertus1p5_text,
     codegen,
     deepseek_v2,
     falcon_h1,
@@ -396,6 +397,7 @@ TRANSFORMS: dict[Transform, dict[str, tuple[str, Transform | None]]] = {
     deepseek_v2.to_turning: {case: ("k_turning_proj", first_rows) for case in LATENT},
     deepseek_v2.widened: {case: ("o_proj", widened_before) for case in LATENT},
     apertus.factors: {"apertus": ("*", None)},
+    apertus1p5_text.of_text: {"apertus1p5_text": ("embedding", lambda values, attention: values[-96:])},
     gemma3n_text.of_text: {"gemma3n_text": ("embedding", rows_backwards)},
     gemma3n_text.by_size: {"gemma3n_text": ("altup_norm", None)},
     gemma3n_text.times_last: {"gemma3n_text": ("per_layer_gate", without_last)},

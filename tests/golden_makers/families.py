@@ -300,6 +300,7 @@ CASES: dict[str, dict[str, object]] = {
         )
     ),
     "apertus": dict(LLAMA, pad_token_id=0, rope_parameters=dict(rope_type="default", rope_theta=500.0)),
+    "apertus1p5_text": dict(LLAMA, vocab_size=128, output_vocab_size=96, pad_token_id=0),
     "persimmon": LLAMA,
     "nanochat": dict(LLAMA, final_logit_softcapping=3.0),
     "hunyuan_v1_dense": dict(
@@ -448,7 +449,7 @@ def make(case: str) -> None:
     model = auto.from_config(config, attn_implementation="eager").eval().float()
     randomise(model, 0.2)
     packed = pack(model) if case == MXFP4 else {}
-    vocab_size = model.get_input_embeddings().num_embeddings
+    vocab_size = min(model.get_input_embeddings().num_embeddings, model.get_output_embeddings().out_features)
     arrays: dict[str, Any] = {}  # Any: numpy takes arrays and a flag as keywords
     for name, shape in ("", (3, 24)), ("long_", (1, LONG.get(case, 0))):
         tokens = np.random.default_rng(0).integers(0, vocab_size, shape)

@@ -12,7 +12,7 @@ from model_store.checkpoint.weights import Canonical
 from model_store.convert import open_checkpoint
 from model_store.errors import UnsupportedCheckpoint
 from support.golden_models import GOLDEN
-from support.respelled_checkpoints import Tensors, respelled
+from support.respelled_checkpoints import Tensors, configure, respelled
 
 
 def config_of(case: str) -> dict[str, Any]:
@@ -144,3 +144,17 @@ def test_an_olmo_hybrid_whose_norms_transformers_has_named_alike_is_refused(tmp_
     checkpoint, family, decoder = open_checkpoint(respelled("olmo_hybrid", tmp_path, change))
     with pytest.raises(UnsupportedCheckpoint, match=r"feedforward_layer_norm.*take the publisher's checkpoint"):
         dict(Canonical(checkpoint, family, decoder))
+
+
+def test_apertus_1_5_is_its_language_model_beside_what_reads_images_and_sounds(tmp_path: Path) -> None:
+    def nested(found: Tensors) -> Tensors:
+        made = {name.replace("model.", "model.language_model."): values for name, values in found.items()}
+        beside = ("model.vision_tokenizer.quant_conv.weight", "model.audio_tokenizer.encoder.weight")
+        return made | {name: found["model.norm.weight"] for name in beside}
+
+    text = config_of("apertus1p5_text")
+    copy = respelled("apertus1p5_text", tmp_path, nested)
+    configure(copy, model_type="apertus1p5", text_config=text, vision_config={}, audio_config={})
+    whole, alone = (open_checkpoint(folder) for folder in (copy, GOLDEN / "apertus1p5_text"))
+    assert whole[2] == alone[2] and whole[2].vocab_size == 96
+    assert {*Canonical(*whole)} == {*Canonical(*alone)}
