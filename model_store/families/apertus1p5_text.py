@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.decoder import Attention, Decoder
+from backends.decoder import Decoder, Layer
 from model_store.checkpoint.checkpoint import Config
 from model_store.families import apertus
 from model_store.families.apertus import LAYER, PREFIX, TIED, UNUSED
 
 
-def of_text(values: np.ndarray, attention: Attention) -> np.ndarray:
+def of_text(values: np.ndarray, layer: Layer) -> np.ndarray:
     """The rows of tokens that are written."""
-    return values[: int(attention.gains[0])]
+    return values[: int(layer.gains[0])]
 
 
 MODEL = {**apertus.MODEL, "embedding": ("embed_tokens", of_text)}
