@@ -21,7 +21,7 @@ from chatapp.server.protocol import LINES, Call, Endpoint, Json, Protocol, line
 from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts
-from chatapp.server.tools import Tool, choose_tools
+from chatapp.server.tools import Choice, FlatChoice, Tool, choose_tools
 
 VERSION = "0.12.0"
 """The version of Ollama whose protocol this is: clients check that it is new enough."""
@@ -70,11 +70,12 @@ class OllamaOptions(SampledBody):
         )
 
 
-class Asked(Named):
-    """What chat and generate have in common."""
+class Asked(Named, SampledBody):
+    """What chat and generate have in common; some clients write numbers beside `options`."""
 
     stream: bool | None = None
     options: OllamaOptions | None = None
+    max_output_tokens: int | None = Field(None, description="`num_predict`, as the AI SDK calls it.")
     keep_alive: str | int | float | None = None
     format: str | dict[str, Any] | None = None
     think: bool | Literal["low", "medium", "high"] | None = None
@@ -87,7 +88,8 @@ class Asked(Named):
         """The options under chatapp's names."""
         if isinstance(self.format, str) and self.format not in ("", "json"):
             raise unsupported("format", "must be json or a schema")
-        options = self.options.read() if self.options else {}
+        own = self.options.read() if self.options else {}
+        options = self.knobs() | given(max_tokens=self.max_output_tokens) | own
         if isinstance(self.format, dict):
             options["json_schema"] = json.dumps(self.format)
         elif self.format:
@@ -129,6 +131,7 @@ class ChatAsked(Asked):
 
     messages: list[OllamaMessage] | None = None
     tools: list[Tool] | None = None
+    tool_choice: Choice | FlatChoice | None = Field(None, description="As the AI SDK sends it.")
 
 
 class GenerateAsked(Asked):
@@ -148,7 +151,9 @@ async def chat(call: Call, body: ChatAsked) -> None:
     if not body.messages:
         await open_or_close(call, body, chat=True)
         return
-    tools = choose_tools([tool.function for tool in body.tools or ()], "auto")
+    choice = body.tool_choice or "auto"
+    named = choice if isinstance(choice, str) else choice.name
+    tools = choose_tools([tool.function for tool in body.tools or ()], named)
     ask = Conversation([read_message(one) for one in body.messages], tools.keep_to(body.read()))
     await answer(call, body, ask, tools, chat=True)
 

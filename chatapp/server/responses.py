@@ -21,7 +21,7 @@ from chatapp.server.refusals import Refusal, unsupported
 from chatapp.server.response_store import StoredResponse
 from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts, read_effort
-from chatapp.server.tools import Function, allow, choose_tools, join_name
+from chatapp.server.tools import FlatChoice, Function, allow, choose_tools, join_name
 
 IGNORED = "Metadata; not looked at."
 LOGPROBS = "message.output_text.logprobs"
@@ -97,13 +97,6 @@ class WebSearch(Body):
 
     model_config = {"extra": "allow"}
     type: Literal["web_search"]
-
-
-class FlatChoice(Body):
-    """The function that is to be called."""
-
-    type: Literal["function"]
-    name: str
 
 
 class FlatAllowed(Body):

@@ -42,6 +42,13 @@ class Chosen(Body):
     function: Named
 
 
+class FlatChoice(Body):
+    """The same, as responses tell it."""
+
+    type: Literal["function"]
+    name: str
+
+
 class Allowed(Body):
     """The functions that may be called, of those that are offered, and whether one has to be."""
 

@@ -66,6 +66,8 @@ def test_options_arrive_by_their_names_here(served: Served, engine: ScriptedEngi
     )
     served.post("/api/chat", messages=[*HELLO, {"role": "assistant", "content": None}], think="high")
     assert engine.options[-1].think == "high"
+    served.post("/api/chat", messages=HELLO, top_k=7, min_p=0.25, max_output_tokens=2, options={"top_k": 5})
+    assert (engine.options[-1].top_k, engine.options[-1].min_p, engine.options[-1].max_tokens) == (5, 0.25, 2)
 
 
 def test_thinking_has_a_field_of_its_own(served: Served, engine: ScriptedEngine) -> None:

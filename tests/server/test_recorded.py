@@ -63,10 +63,12 @@ def served(engine: ScriptedEngine) -> Iterator[Served]:
                        "options": {"temperature": 0.7, "top_k": 20, "seed": 3, "stop": ["xyz"], "top_p": 0.9,
                                    "min_p": 0.05, "frequency_penalty": 0.1, "presence_penalty": 0.2,
                                    "repeat_penalty": 1.1, "num_ctx": 2048, "num_predict": 20}}, "Be brief.\nHello"),
+        ("/api/chat", {"model": "builtin", "messages": HELLO, "temperature": 0.3, "top_p": 0.9,
+                       "max_output_tokens": 200, "tool_choice": "auto"}, "Be brief.\nHello"),
     ],
     ids=["minuet", "Tabby by OpenAI", "Continue by Mistral", "Tabby by Ollama", "Continue's first", "Continue",
          "twinny by Ollama", "Tabby by llama.cpp", "twinny by llama.cpp", "a chat",
-         "Open WebUI by OpenAI", "Open WebUI by Ollama"],
+         "Open WebUI by OpenAI", "Open WebUI by Ollama", "the AI SDK by Ollama"],
 )  # fmt: skip
 def test_what_a_client_sends_is_answered(
     served: Served, engine: ScriptedEngine, path: str, body: dict[str, Any], asked: str

@@ -216,7 +216,8 @@ def test_other_protocols_ask_for_calls_in_their_forms(served: Served, engine: Sc
     (part,) = [one["delta"]["partial_json"] for one in events if one.get("delta", {}).get("type") == "input_json_delta"]
     assert json.loads(part) == {"city": "Bern"} and events[-2]["delta"]["stop_reason"] == "tool_use"
 
-    body: dict[str, Any] = {"messages": HELLO, "tools": [TOOL], "stream": False}
+    chosen = {"type": "function", "name": "get_weather"}
+    body: dict[str, Any] = {"messages": HELLO, "tools": [TOOL], "tool_choice": chosen, "stream": False}
     message = served.post("/api/chat", **body).json()["message"]
     assert message["tool_calls"][0]["function"] == {"name": "get_weather", "arguments": {"city": "Bern"}}
 
