@@ -110,10 +110,9 @@ def run(given: Namespace) -> int:
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         chosen["max_tokens"] = ENOUGH
-    if given.file and not engine.can_chat:
-        raise GenerationError(f"{model} has no chat template: it continues text; pipe that into chatapp run")
     usual = "" if before or given.system is not None or not engine.can_chat else workspace.read_system()
-    setup = fit(opened, model, replace(wanted, options=chosen, system=wanted.system or kept.system or usual))
+    wanted = replace(wanted, options=chosen, system=wanted.system or kept.system or usual)
+    setup = fit(opened, model, wanted, files=given.file)
     setup = replace(setup, tools=setup.tools or kept.tools)
     # A single continuation by a base model, perhaps in a pipe, is not saved: nobody comes back to it.
     keeps = not given.no_history and (prompt is None or engine.can_chat)
@@ -202,11 +201,13 @@ def find_past(workspace: Workspace, session: int | None, *, last: bool) -> Past 
         return Past(conversation, messages)
 
 
-def fit(opened: "Opened", model: str, setup: Setup) -> Setup:
+def fit(opened: "Opened", model: str, setup: Setup, *, files: Sequence[str] = ()) -> Setup:
     """The setup for an opened model; raises if it asks for what the model cannot do."""
     check_thinking(opened.engine, model, setup.options)
     if setup.tools and not opened.engine.knows_tools:
         raise GenerationError(f"{model} cannot call tools: its chat template does not know them")
+    if files and not opened.engine.can_chat:
+        raise GenerationError(f"{model} has no chat template: it continues text; pipe that into chatapp run")
     if setup.system and not opened.engine.can_chat:
         raise GenerationError(f"{model} has no chat template: it continues text, and keeps to no system prompt")
     return replace(setup, model=opened.name)
