@@ -5,6 +5,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from backends.suggest import squeeze
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import print_json
 from chatapp.cli.progress import note_wait
@@ -31,7 +32,7 @@ def add(parser: Parser) -> None:
 def run(given: Namespace) -> None:
     """Print the catalogue; with a text, its matches there and on the Hub."""
     text = given.text or ""
-    known = [entry for entry in catalog().values() if text.lower() in f"{entry.name} {entry.repository}".lower()]
+    known = [entry for entry in catalog().values() if fits(entry, text)]
     found, unreached = [], ""
     try:
         found = hub_search(text) if text else []
@@ -49,6 +50,12 @@ def run(given: Namespace) -> None:
         print(printable(unreached), file=sys.stderr)
     if not tables:
         print(f"nothing that runs here is called {printable(text)!r}", file=sys.stderr)
+
+
+def fits(entry: "Entry", text: str) -> bool:
+    """Whether the words of a text are in what the catalogue tells of a model, however they are joined: llama3.2."""
+    told = squeeze(f"{entry.name} {entry.repository} {entry.good_for}".lower())
+    return all(squeeze(word) in told for word in text.lower().split())
 
 
 def hub_search(text: str) -> "list[Found]":

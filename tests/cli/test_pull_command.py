@@ -264,6 +264,8 @@ def test_a_search_finds_what_runs_here(chatapp: Run, tiny: Path, loopback: Loopb
     assert [one["id"] for one in found["hub"]] == ["org/tiny"]
     assert "tinyllama-chat" in [one["name"] for one in found["catalog"]]
     assert "nothing that runs here" in chatapp("search", "nowhere").stderr
+    assert chatapp("search", "llama3.2:1b").stdout.splitlines()[1].startswith("llama-3.2-1b-instruct ")
+    assert "mellum-4b" in chatapp("search", "filling code").stdout
     rounded = '{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}'
     (other / "config.json").write_text(rounded)
     loopback.publish("org/tiny-AWQ", other)
