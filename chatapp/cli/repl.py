@@ -214,7 +214,7 @@ class LineView:
 
 def loop(view: LineView) -> int:
     """Answer every line until the user leaves; returns the exit code."""
-    prepare_input(view.history.prompts() if view.history else ())
+    prepare_input(view.history.prompts() if view.history else (), "off" if view.plain else "on")
     note("/? for help, /bye to leave")
     interrupts = 0
     while not view.left:
@@ -275,7 +275,7 @@ def in_words(usage: Usage, context: int) -> str:
 # What the user types
 
 
-def prepare_input(past: Sequence[str]) -> None:
+def prepare_input(past: Sequence[str], pastes: str = "off") -> None:
     """Enable line editing, with earlier prompts as its history, if the system and the terminal support it."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # invalid UTF-8 must not end the conversation
@@ -284,7 +284,7 @@ def prepare_input(past: Sequence[str]) -> None:
     with suppress(ImportError):
         import readline
 
-        readline.parse_and_bind("set enable-bracketed-paste off")
+        readline.parse_and_bind(f"set enable-bracketed-paste {pastes}")  # several lines are then one message
         readline.parse_and_bind("set enable-meta-key off")
         for text in reversed(past):
             if text.isprintable():  # in one line

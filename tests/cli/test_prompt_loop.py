@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chatapp.history import History
 from support.checkpoints import ENDLESS, MakeCheckpoint
 from support.patience import PATIENCE
 
@@ -47,6 +48,18 @@ def test_several_lines_are_one_message_between_fences(terminal: Terminal) -> Non
     terminal.until("... ")
     terminal.type('two"""\n')
     terminal.until("tokens/s")
+
+
+def test_a_paste_of_several_lines_is_one_message(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    with closing(Terminal("run", str(folder), "--max-tokens", "2", "--stats")) as terminal:
+        terminal.until(">>> ")
+        terminal.type("\x1b[200~one\ntwo\x1b[201~")
+        terminal.until("two")
+        terminal.type("\n")
+        terminal.until("tokens/s")
+    with History(home / "history.db") as history:
+        assert history.messages(1)[0].text == "one\ntwo"
 
 
 def test_an_unknown_command_is_named_and_help_lists_them_all(terminal: Terminal) -> None:
