@@ -226,8 +226,10 @@ def add_command(parser: Parser, module: ModuleType) -> None:
 def hint(word: str, known: Iterable[str], others: Mapping[str, str]) -> str:
     """What a word of another program is called here, or the nearest known word, to be appended to an error."""
     from chatapp.commands.parameters import ABSENT
+    from chatapp.settings.settings import home
 
     told = others.get(word, word)
     told = ABSENT.get(told, told)
+    told = told.replace("HOME", str(home())) if "HOME" in told else told
     nearest = told if " " in told else suggest(told, known)
     return f"; {nearest}" if nearest else ""

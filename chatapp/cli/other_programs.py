@@ -3,10 +3,10 @@
 COMMANDS = {
     "ps": "chatapp service status tells what a server has in memory",
     "stop": "a model leaves the memory with the program that opened it, and that of a server by its --keep-alive",
-    "create": "chatapp import takes a model's files; options by name are presets.toml, and system prompts "
-    "prompts/NAME.md: docs/screen.md",
+    "create": "chatapp import takes a model's files; options by name are HOME/presets.toml, and system "
+    "prompts HOME/prompts/NAME.md: docs/screen.md",
     "push": "nothing is uploaded; chatapp export writes a model for other programs",
-    **dict.fromkeys(("config", "settings"), "settings are lines of settings.toml: docs/files.md"),
+    **dict.fromkeys(("config", "settings"), "settings are lines of HOME/settings.toml: docs/files.md"),
     **dict.fromkeys(("embed", "embeddings"), "models here write text, and embed none"),
     "doctor": "chatapp devices tells what runs here, and chatapp why MODEL why it runs where it does",
     **dict.fromkeys(("convert", "quantize"), "chatapp run, pull and export take --precision"),
@@ -21,7 +21,7 @@ COMMANDS = {
     "gui": "desktop",
     "signin": "login",
 }
-"""Their commands: one of ours, or a sentence."""
+"""Their commands: one of ours, or a sentence, in which HOME is the folder of everything."""
 OPTIONS = {
     **dict.fromkeys(("-p", "--prompt"), "the prompt follows the model: chatapp run MODEL PROMPT"),
     **dict.fromkeys(("-m", "-hf"), "the model, or the path of a GGUF file, is a word: chatapp run MODEL PROMPT"),

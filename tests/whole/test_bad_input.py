@@ -125,6 +125,7 @@ def test_a_broken_config_is_refused(chatapp: Run, checkpoint: MakeCheckpoint) ->
         (("gpt2",), ("there is no command 'gpt2'", "chatapp run gpt2")),
         (("ps",), ("chatapp service status",)),
         (("models",), ("did you mean list?",)),
+        (("config",), ("/home/settings.toml",)),
         (("run", "builtin", "x", "--verbose"), ("did you mean --stats?",)),
         (("show", "builtin", "--modelfile"), ("--template",)),
         (("run", "builtin", "x", "--ctx-size=9"), ("as long as the model's",)),
