@@ -1,13 +1,16 @@
 """`chatapp mcp`: add, list and remove tool servers, and list their tools."""
 
+import json
 import shutil
 from argparse import Namespace
+from typing import Any
 
 from chatapp.cli.arguments import Parser
 from chatapp.cli.printing import note, print_json, warn
 from chatapp.settings import tool_servers
-from chatapp.settings.tool_servers import ToolServer
-from chatapp.text.errors import UsageError
+from chatapp.settings.tool_servers import ToolServer, ToolServerError
+from chatapp.text.errors import InputError, UsageError, UserError
+from chatapp.text.files import read_input
 from chatapp.text.printable import printable
 from chatapp.text.units import table
 from chatapp.workspace import Workspace
@@ -15,6 +18,7 @@ from chatapp.workspace import Workspace
 DETAILS = """\
   add NAME [--] COMMAND...  name a program, which is started when a conversation uses it
   add NAME URL              name an address of streamable HTTP
+  import FILE               name the servers of an mcp.json, as Claude Desktop, LM Studio, Cursor and VS Code have it
   list                      list the servers; none is started
   tools [NAME]              start servers, and list what they offer
   remove NAME               forget one
@@ -26,14 +30,14 @@ A program gets few variables of the environment: PATH, HOME and the like, what -
 It runs with your rights, and may use the network, also with --offline. Options of its own stand behind --,
 as in: chatapp mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/papers
 """
-ACTIONS = ("add", "list", "tools", "remove")
+ACTIONS = ("add", "import", "list", "tools", "remove")
 SHOWN = 100
 """Characters of a description in the list."""
 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.usage = "chatapp mcp add NAME [--] COMMAND... | add NAME URL | list | tools [NAME] | remove NAME [options]"
+    parser.usage = "chatapp mcp add NAME [--] COMMAND | add NAME URL | import FILE | list | tools [NAME] | remove NAME"
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
     parser.set_defaults(option_hint=": those of the program stand behind --")
     group = parser.add_argument_group("of add")
@@ -60,6 +64,8 @@ def run(given: Namespace) -> int:
             list_servers(workspace, as_json=given.json)
         case "tools":
             return list_tools(workspace, given.name, as_json=given.json)
+        case "import":
+            return import_servers(workspace, given.name)
         case _ if not given.name:
             raise UsageError(f"which server? write: chatapp mcp {given.action} NAME")
         case "remove":
@@ -94,6 +100,41 @@ def read_server(given: Namespace) -> ToolServer:
     }
     written = {line: value for line, value in lines.items() if value not in (None, {})}
     return tool_servers.read({name: written}, "settings.toml")[name]
+
+
+def import_servers(workspace: Workspace, file: str) -> int:
+    """Keep the servers of another program's file, each whole or not at all; 1 where one cannot be."""
+    if not file:
+        raise UsageError("which file? write: chatapp mcp import mcp.json")
+    try:
+        content = json.loads(read_input(file))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file} is not valid JSON ({error})") from error
+    found = content.get("mcpServers", content.get("servers")) if isinstance(content, dict) else None
+    if not isinstance(found, dict):
+        raise InputError(f"{file} names no servers of tools: it has neither mcpServers nor servers")
+    wrong = 0
+    for name, one in found.items():
+        try:
+            add_server(workspace, tool_servers.read({name: translate(one, f"{name} in {file}")}, file)[name])
+        except UserError as error:
+            note(f"Error: {error}")
+            wrong = 1
+    return wrong
+
+
+def translate(one: Any, where: str) -> Any:  # Any: JSON
+    """A server as other programs describe it, by our names; what is none is left to be refused."""
+    if not isinstance(one, dict) or not isinstance(one.get("args", []), list):
+        return one
+    if kept := [field for field in ("headers", "cwd") if one.get(field)]:
+        raise ToolServerError(f"{where} has {kept[0]}, which none gets here; use mcp add, and --key-variable for a key")
+    if "${" in json.dumps(one):
+        raise ToolServerError(f"{where} has a placeholder (${{...}}); put its value there, or use --pass of mcp add")
+    if left := [field for field in one if field not in ("command", "args", "env", "url", "type")]:
+        note(f"{where}: {', '.join(left)} left out")
+    lines = {"command": [one["command"], *one.get("args", [])]} if "command" in one else {}
+    return lines | {line: one[line] for line in ("url", "env") if one.get(line)}
 
 
 def add_server(workspace: Workspace, server: ToolServer) -> None:

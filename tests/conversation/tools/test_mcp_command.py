@@ -26,6 +26,21 @@ def test_a_server_is_named_and_forgotten(home: Path, capsys: pytest.CaptureFixtu
     assert "run --fast" in capsys.readouterr().out
 
 
+def test_servers_of_other_programs_are_named(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    near = {"command": "npx", "args": ["-y", "x"], "env": {"A": "b"}, "autoApprove": ["q"]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"near": near, "far": {"url": "http://localhost:9"}}}))
+    assert main(["mcp", "import", str(tmp_path / "mcp.json")]) == 0
+    assert "autoApprove left out" in capsys.readouterr().err
+    assert main(["mcp", "list", "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["command"], first["env"], second["url"]) == (["npx", "-y", "x"], {"A": "b"}, "http://localhost:9")
+    others = {"a": {"url": "http://b", "headers": {"K": "v"}}, "b": {"command": "x", "env": {"K": "${k}"}}, "c": 1}
+    (tmp_path / "mcp.json").write_text(json.dumps({"servers": others}))
+    assert main(["mcp", "import", str(tmp_path / "mcp.json")]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 3 and "headers" in told[0] and "placeholder" in told[1] and "'c'" in told[2]
+
+
 @pytest.mark.parametrize("text", ["mcp = 1", "[mcp"])
 def test_of_damaged_settings_nothing_is_removed(text: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home.mkdir()
@@ -45,6 +60,9 @@ def test_of_damaged_settings_nothing_is_removed(text: str, home: Path, capsys: p
         (["add", "x", "run", "--env", "A"], 2, "--env A has no value"),
         (["add", "x", "http://a.example/mcp", "--key-variable", "K"], 1, "is not encrypted"),
         (["remove", "x"], 1, "there is no server 'x'"),
+        (["import"], 2, "which file?"),
+        (["import", "pyproject.toml"], 1, "is not valid JSON"),
+        (["import", "tests/budgets.json"], 1, "neither mcpServers nor servers"),
         (["tools", "x"], 1, "there is no server of tools 'x'"),
     ],
 )
