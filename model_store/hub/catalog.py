@@ -15,6 +15,8 @@ PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_-])?"
 REPOSITORY = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")
 PAGE = re.compile(rf"(?:https?://)?[a-z0-9-]+\.[^/]+/({PART}/{PART})")
 """The URL of a repository's page, or Ollama's name of it: hf.co/org/name."""
+GGUF = re.compile(rf"({PART})[-_.]gguf\b.*", re.IGNORECASE)
+"""A name that says that there are GGUF files, and which model is in them."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,22 @@ def catalog() -> Mapping[str, Entry]:
 
 def tell_pull(text: str) -> str:
     """How to get a model that is not here; what looks like a repository may be a path."""
+    if hint := tell_gguf(text):
+        return hint
     page = PAGE.match(text)
     if page or text.lower() in catalog():
         return f"to fetch it: chatapp pull {page[1] if page else text}"
     return f"check the path or, if the Hub has it: chatapp pull {text}" if REPOSITORY.fullmatch(text) else ""
+
+
+def tell_gguf(text: str) -> str:
+    """What to do where a repository's name says that it holds GGUF files, which are not pulled."""
+    found = GGUF.fullmatch(text.rpartition("/")[2]) if "/" in text and not text.lower().endswith(".gguf") else None
+    if not found:
+        return ""
+    meant = suggest(found[1].lower(), catalog(), near=0.8)
+    checkpoint = f"pull the checkpoint ({meant})" if meant else "pull the checkpoint"
+    return f"GGUF files are not pulled: {checkpoint}, or download one, and: chatapp import FILE"
 
 
 def refer(text: str) -> Reference:
@@ -70,6 +84,8 @@ def refer(text: str) -> Reference:
         hint = suggest(text.lower(), catalog(), "see chatapp search, or write ORGANISATION/NAME[@REVISION]")
         if text == BUILTIN:
             hint = "it comes with chatapp, and is here: chatapp run builtin"
+        elif told := tell_gguf(text):
+            hint = told
         elif page := PAGE.match(text):
             hint = f"of a page's address, write {page[1]}"
         raise ModelNotFound(f"there is no model {text!r} in the catalogue; {hint}")

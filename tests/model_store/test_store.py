@@ -174,7 +174,8 @@ def test_removing_frees_what_was_made_and_leaves_the_checkpoint(store: Store, ch
         ("a\0b", "chatapp list"),
         ("qwen2.5:0.5b", r"did you mean qwen2\.5-0\.5b-instruct\? chatapp pull fetches it"),
         ("https://huggingface.co/org/name", "chatapp pull org/name"),
-        ("hf.co/org/name:Q4_K_M", "chatapp pull org/name$"),
+        ("hf.co/org/name", "chatapp pull org/name$"),
+        ("hf.co/org/Qwen3-0.6B-GGUF:Q4_K_M", r"GGUF files are not pulled: .*qwen3-0\.6b.* chatapp import FILE"),
         ("./x.gguf", "check the path"),
     ],
 )
