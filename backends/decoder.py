@@ -12,7 +12,7 @@ LARGEST = 1 << 30
 """The largest head_dim * context_length that a description may claim."""
 
 LEAST_SQUARE = 1e-5
-"""Gemma 3n: the lower bound of the mean square that `Ops.level` divides by; no config field has it."""
+"""Gemma 3n: the lower bound of the mean square that `Ops.match_rms` divides by; no config field has it."""
 
 NEAR_ZERO = 1e-6
 """Qwen's delta nets: added to a vector's squared length before dividing by its root; no config field has it."""

@@ -46,16 +46,16 @@ class Ops(Protocol[Tensor]):
         """Return `norm(x + y)` and `x + y`."""
 
     def linear(self, x: Tensor, weight: Weight) -> Tensor: ...
-    def join(self, x: Tensor, y: Tensor) -> Tensor:
+    def concat(self, x: Tensor, y: Tensor) -> Tensor:
         """Concatenate the elements: (B, T, X), (B, T, Y) -> (B, T, X + Y)."""
 
-    def part(self, x: Tensor, index: int, count: int) -> Tensor:
+    def chunk(self, x: Tensor, index: int, count: int) -> Tensor:
         """Part `index` of the elements, divided into `count` equal parts: (B, T, count X) -> (B, T, X)."""
 
     def multiply(self, x: Tensor, y: Tensor) -> Tensor:
         """Multiply element by element, or each token by one number: (B, T, X), (B, T, X or 1) -> (B, T, X)."""
 
-    def level(self, x: Tensor, like: Tensor) -> Tensor:
+    def match_rms(self, x: Tensor, like: Tensor) -> Tensor:
         """Scale each token of `x` so that its root mean square is that of the token of `like`."""
 
     def attention(self, qkv: Tensor, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Tensor:
@@ -126,10 +126,10 @@ class Ops(Protocol[Tensor]):
         `logits` (B, T, count) are the router's; `bias` (count,) is added to the scores only for choosing.
         """
 
-    def open(self, x: Tensor, logit: Tensor) -> Tensor:
+    def sigmoid_gate(self, x: Tensor, logit: Tensor) -> Tensor:
         """Multiply by the sigmoid of `logit`: one for each token, (B, T, 1), or one for each element."""
 
-    def open_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:
+    def gate_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:
         """Multiply each head of `size` elements by the sigmoid of its logit (B, T, heads)."""
 
     def narrow(self, x: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ class AttentionOnly(Generic[Tensor]):
     def mamba(self, x: Tensor, steps: Tensor, i: int, weights: StateWeights) -> Tensor:
         raise BackendError(NO_STATES)
 
-    def open_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:  # LFM3's, most of whose layers keep states
+    def gate_heads(self, x: Tensor, logits: Tensor, size: int) -> Tensor:  # LFM3's, most of whose layers keep states
         raise BackendError(NO_STATES)
 
 
@@ -296,14 +296,14 @@ class Layers(Generic[Tensor]):
         """Compute a Mamba layer, whose steps, keys and queries are projected from its channels: (B, T, channels)."""
         weights, ops, layer = self.weights, self.ops, f"{self.part}layers.{i}."
         both = self.linear(x, layer + "in_proj")
-        x = ops.activate(ops.convolve(ops.part(both, 0, 2), i, weights[layer + "convolution"]), "silu")
+        x = ops.activate(ops.convolve(ops.chunk(both, 0, 2), i, weights[layer + "convolution"]), "silu")
         low, keys, queries = (
             self.norm_if(self.linear(x, f"{layer}{role}_proj"), f"{layer}{role}_norm")
             for role in ("steps_down", "keys", "queries")
         )
         steps = self.linear(low, layer + "steps_proj")
         answers = ops.selective_state(x, steps, keys, queries, i, weights[layer + "decay"], weights[layer + "skip"])
-        return ops.multiply(answers, ops.activate(ops.part(both, 1, 2), "silu"))
+        return ops.multiply(answers, ops.activate(ops.chunk(both, 1, 2), "silu"))
 
     def attend(self, x: Tensor, i: int) -> Tensor:
         """Compute a layer's attention, gated where it has gates: (B, T, hidden) -> (B, T, Q)."""
@@ -318,17 +318,19 @@ class Layers(Generic[Tensor]):
         attended = ops.attention(qkv, i, norms, bias, weights.get(layer + "sinks"))
         if layer + "attention_gate" in weights:
             gates, how = self.linear(x, layer + "attention_gate"), self.decoder.layers[i]
-            return ops.open_heads(attended, gates, how.head_dim) if how.gates == "head" else ops.open(attended, gates)
+            if how.gates == "head":
+                return ops.gate_heads(attended, gates, how.head_dim)
+            return ops.sigmoid_gate(attended, gates)
         return attended
 
     def expand_latents(self, x: Tensor, layer: str) -> Tensor:
         """Multi-head latent attention: project the latents up: (B, T, hidden) -> (B, T, Q + K + V)."""
         latent = self.norm(self.linear(x, layer + "kv_down_proj"), layer + "kv_down_norm")
-        shared = self.ops.join(latent, self.linear(x, layer + "k_turning_proj"))
+        shared = self.ops.concat(latent, self.linear(x, layer + "k_turning_proj"))
         if layer + "q_down_proj" in self.weights:
             x = self.norm(self.linear(x, layer + "q_down_proj"), layer + "q_down_norm")
         queries = self.linear(x, layer + "q_proj")
-        return self.ops.join(queries, self.linear(shared, layer + "kv_up_proj"))
+        return self.ops.concat(queries, self.linear(shared, layer + "kv_up_proj"))
 
     def attend_to_prompt(self, x: Tensor, branch: Tensor, i: int) -> tuple[Tensor, Tensor]:
         """Cross-attend to the prompt; returns `x` plus the branch, and the new branch."""
@@ -357,7 +359,7 @@ class Layers(Generic[Tensor]):
             return mixed
         shared = self.shared_forward(normed, i)
         if layer + "shared_gate" in weights:
-            shared = ops.open(shared, self.linear(normed, layer + "shared_gate"))
+            shared = ops.sigmoid_gate(shared, self.linear(normed, layer + "shared_gate"))
         return ops.add(mixed, self.norm_if(shared, layer + "post_shared_norm"))
 
     def shared_forward(self, x: Tensor, i: int) -> Tensor:
@@ -386,7 +388,7 @@ class Layers(Generic[Tensor]):
     def per_layer_input(self, x: Tensor, inputs: tuple[Tensor, Tensor], i: int) -> Tensor:
         """Gemma 3n and 4: a layer's own embedding of the tokens, gated by the residual: (B, T, hidden)."""
         ops, layer = self.ops, f"{self.part}layers.{i}."
-        looked_up, projected = (ops.part(each, i, len(self.decoder.layers)) for each in inputs)
+        looked_up, projected = (ops.chunk(each, i, len(self.decoder.layers)) for each in inputs)
         own = ops.add(self.norm(projected, "per_layer_norm"), looked_up)  # (B, T, per_layer_size)
         gate = ops.activate(self.linear(x, layer + "per_layer_gate"), self.decoder.activation)
         return self.norm(self.linear(ops.multiply(gate, own), layer + "per_layer_out"), layer + "post_per_layer_norm")
@@ -396,14 +398,14 @@ class Layers(Generic[Tensor]):
         if self.decoder.residuals == 1:
             return []
         made, count = self.linear(x, "altup_proj"), self.decoder.residuals - 1
-        return [self.ops.level(self.ops.part(made, i, count), x) for i in range(count)]
+        return [self.ops.match_rms(self.ops.chunk(made, i, count), x) for i in range(count)]
 
     def merge_streams(self, x: Tensor, others: list[Tensor]) -> Tensor:
         """AltUp: the mean of all streams, the others projected back and scaled to the size of the first."""
         ops, matrices, size, total = self.ops, self.weights["altup_out"], self.decoder.hidden_size, x
         for i, each in enumerate(others):
             matrix = matrices.with_rows(itemgetter(slice(i * size, (i + 1) * size)), f".{i}")
-            total = ops.add(total, ops.level(ops.linear(each, matrix), x))
+            total = ops.add(total, ops.match_rms(ops.linear(each, matrix), x))
         return ops.scale(total, 1 / self.decoder.residuals)
 
     def predict_streams(self, residuals: list[Tensor], layer: str) -> list[Tensor]:
@@ -413,7 +415,7 @@ class Layers(Generic[Tensor]):
         found = []
         for i, total in enumerate(residuals):
             for j, each in enumerate(residuals):
-                total = ops.add(total, ops.multiply(each, ops.part(shares, i * count + j, count**2)))
+                total = ops.add(total, ops.multiply(each, ops.chunk(shares, i * count + j, count**2)))
             found.append(total)
         return found
 
@@ -422,7 +424,7 @@ class Layers(Generic[Tensor]):
         ops, count = self.ops, len(predicted)
         missed = ops.add(x, ops.scale(predicted[0], -1))
         shares = self.linear(self.route_streams(x, layer), layer + "altup_correction")
-        missed_by = (ops.add(missed, ops.multiply(missed, ops.part(shares, i, count))) for i in range(count))
+        missed_by = (ops.add(missed, ops.multiply(missed, ops.chunk(shares, i, count))) for i in range(count))
         return [ops.add(each, more) for each, more in zip(predicted, missed_by, strict=True)]
 
     def route_streams(self, x: Tensor, layer: str) -> Tensor:

@@ -85,16 +85,16 @@ class Ops:
         y = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
         return y if weight.bias is None else y + weight.bias
 
-    def join(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def concat(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.concatenate([x, y], axis=-1)
 
-    def part(self, x: np.ndarray, index: int, count: int) -> np.ndarray:
+    def chunk(self, x: np.ndarray, index: int, count: int) -> np.ndarray:
         return np.split(x, count, axis=-1)[index]
 
     def multiply(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(x * y)
 
-    def level(self, x: np.ndarray, like: np.ndarray) -> np.ndarray:
+    def match_rms(self, x: np.ndarray, like: np.ndarray) -> np.ndarray:
         square, wanted = (np.square(each).mean(-1, keepdims=True) for each in (x, like))
         return np.asarray(x * np.sqrt(wanted / np.maximum(square, np.float32(LEAST_SQUARE))))
 
@@ -264,10 +264,10 @@ class Ops:
             total[rows] += self.linear(hidden, down[expert]) * shares[rows, place, None]
         return total.reshape(x.shape)
 
-    def open(self, x: np.ndarray, logit: np.ndarray) -> np.ndarray:
+    def sigmoid_gate(self, x: np.ndarray, logit: np.ndarray) -> np.ndarray:
         return np.asarray(x * sigmoid(logit))
 
-    def open_heads(self, x: np.ndarray, logits: np.ndarray, size: int) -> np.ndarray:
+    def gate_heads(self, x: np.ndarray, logits: np.ndarray, size: int) -> np.ndarray:
         return np.asarray(x * sigmoid(logits).repeat(size, axis=-1))
 
     def narrow(self, x: np.ndarray) -> np.ndarray:

@@ -182,18 +182,18 @@ class Ops(AttentionOnly[Value]):
         constants = {part: self.constant(f"{name}.{part}", self.layout.shape(array)) for part, array in parts.items()}
         return self.layout.linear(x, mb.constexpr_blockwise_shift_scale(**constants), bias)
 
-    def join(self, x: Value, y: Value) -> Value:
+    def concat(self, x: Value, y: Value) -> Value:
         if isinstance(y, list):  # keys and values stay apart
             return [x, *y]
         return mb.concat(values=[x, y], axis=self.layout.axis)
 
-    def part(self, x: Value, index: int, count: int) -> Value:
+    def chunk(self, x: Value, index: int, count: int) -> Value:
         return mb.split(x=x, num_splits=count, axis=self.layout.axis)[index]
 
     def multiply(self, x: Value, y: Value) -> Value:
         return mb.mul(x=x, y=y)
 
-    def level(self, x: Value, like: Value) -> Value:
+    def match_rms(self, x: Value, like: Value) -> Value:
         raise BackendError(UNEVEN)
 
     def attention(self, qkv: Value, i: int, norms: Norms, bias: Weight | None, sinks: Weight | None) -> Value:
@@ -307,7 +307,7 @@ class Ops(AttentionOnly[Value]):
         routed = mixture.choose(self.layout.rows(logits), bias)
         return self.layout.from_rows(mixture.mix(self.layout.rows(x), routed, gate, (gate_up, down)))
 
-    def open(self, x: Value, logit: Value) -> Value:
+    def sigmoid_gate(self, x: Value, logit: Value) -> Value:
         return mb.mul(x=x, y=mb.sigmoid(x=logit))
 
     def narrow(self, x: Value) -> Value:

@@ -93,10 +93,10 @@ class Ops:
         scale = self.constant(weight.name, weight.values)
         return [scale] if weight.bias is None else [scale, self.constant(weight.name + ".bias", weight.bias)]
 
-    def join(self, x: str, y: str) -> str:
+    def concat(self, x: str, y: str) -> str:
         return self.node("Concat", x, y, axis=-1)
 
-    def part(self, x: str, index: int, count: int) -> str:
+    def chunk(self, x: str, index: int, count: int) -> str:
         def parts() -> list[str]:
             names = [f"{x}_{place}" for place in range(count)]
             return self.graph.node_with("Split", [x], names, axis=-1, num_outputs=count)
@@ -106,7 +106,7 @@ class Ops:
     def multiply(self, x: str, y: str) -> str:
         return self.node("Mul", x, y)
 
-    def level(self, x: str, like: str) -> str:
+    def match_rms(self, x: str, like: str) -> str:
         least = self.node("Max", self.mean_square(x), self.graph.scalar(LEAST_SQUARE))
         return self.node("Mul", x, self.node("Sqrt", self.node("Div", self.mean_square(like), least)))
 
@@ -334,10 +334,10 @@ class Ops:
             raise BackendError(f"onnx mixes only experts that silu activates, not {self.decoder.activation}")
         return experts.mix(self.graph, self.decoder.experts, x, logits, bias, (gate_up, down))
 
-    def open(self, x: str, logit: str) -> str:
+    def sigmoid_gate(self, x: str, logit: str) -> str:
         return self.node("Mul", x, self.node("Sigmoid", logit))
 
-    def open_heads(self, x: str, logits: str, size: int) -> str:
+    def gate_heads(self, x: str, logits: str, size: int) -> str:
         opened = self.node("Unsqueeze", self.node("Sigmoid", logits), self.numbers(-1))
         return self.graph.join_heads(self.node("Mul", self.graph.split_heads(x, size), opened))
 

@@ -91,17 +91,17 @@ class Ops(AttentionOnly[Node]):
         total = op.add(x, y)
         return self.norm(total, weight), total
 
-    def join(self, x: Node, y: Node) -> Node:
+    def concat(self, x: Node, y: Node) -> Node:
         return op.concat([x, y], -1)
 
-    def part(self, x: Node, index: int, count: int) -> Node:
+    def chunk(self, x: Node, index: int, count: int) -> Node:
         key = "parts", x.get_friendly_name()
         return self.once(key, lambda: op.split(x, number(2), count).outputs())[index]
 
     def multiply(self, x: Node, y: Node) -> Node:
         return op.multiply(x, y)
 
-    def level(self, x: Node, like: Node) -> Node:
+    def match_rms(self, x: Node, like: Node) -> Node:
         least = op.maximum(mean_square(x), scalar(LEAST_SQUARE))
         return op.multiply(x, op.sqrt(op.divide(mean_square(like), least)))
 
@@ -246,7 +246,7 @@ class Ops(AttentionOnly[Node]):
         mixture = Mixture(self.decoder.experts, self.decoder.hidden_size, self.matrices.file)
         return mixture.mix(x, logits, bias, gate, (gate_up, down))
 
-    def open(self, x: Node, logit: Node) -> Node:
+    def sigmoid_gate(self, x: Node, logit: Node) -> Node:
         return op.multiply(x, op.sigmoid(logit))
 
     def narrow(self, x: Node) -> Node:
