@@ -24,7 +24,7 @@ SHOWN = 4
 """Maximum files with a progress bar of their own."""
 
 
-def tell(event: str, **facts: object) -> None:
+def print_event(event: str, **facts: object) -> None:
     """Print one line of JSON."""
     print(json.dumps({"event": event, **facts}), flush=True)
 
@@ -38,7 +38,7 @@ def show_steps(name: str, *, as_json: bool = False) -> Iterator[Progress | None]
         nonlocal last
         if last != (step, round(share * 100)):
             last = step, round(share * 100)
-            tell("step", step=step, share=round(share, 2))
+            print_event("step", step=step, share=round(share, 2))
 
     def show(step: str, share: float) -> None:
         redraw(f"{printable(name)}: {step} {share:.0%}")
@@ -55,7 +55,7 @@ def note_wait(reason: str, pause: float, *, as_json: bool = False) -> None:
     """Say what is waited for: on standard error, or as a line of JSON."""
     text = printable(f"{reason}; trying again in {pause:.1f} s")
     if as_json:
-        tell("waiting", note=text)
+        print_event("waiting", note=text)
     else:
         print(text, file=sys.stderr, flush=True)
 
@@ -85,7 +85,7 @@ def tell_transfer() -> "OnTransfer":
         grown = [asdict(file) for file in now.files if told.get(file.name) != file.done]
         told.update({file.name: file.done for file in now.files})
         facts = {"done": now.done, "size": now.size, "rate": round(now.rate), "seconds_left": now.seconds_left}
-        tell("progress", **facts, note=now.note, files=grown)
+        print_event("progress", **facts, note=now.note, files=grown)
 
     return show
 

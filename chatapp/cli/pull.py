@@ -7,7 +7,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from chatapp.cli.arguments import Parser, add_placement, read_placement
-from chatapp.cli.progress import note_wait, show_steps, show_transfer, tell
+from chatapp.cli.progress import note_wait, print_event, show_steps, show_transfer
 from chatapp.models.facts import describe_plan, lay_out
 from chatapp.settings import offline
 from chatapp.text.errors import InputError
@@ -47,7 +47,7 @@ def run(given: Namespace) -> None:
     wait = partial(note_wait, as_json=given.json)
     plan = pull.plan(store.roots, given.name, precision=placement.precision, on_wait=wait)
     if given.json:
-        tell("plan", **plan.facts)
+        print_event("plan", **plan.facts)
     else:
         told = indent(lay_out(describe_plan(plan.facts, plan.repository.page)), "  ")
         print(printable(f"{plan.model.name}\n{told}"), flush=True)
@@ -65,7 +65,7 @@ def run(given: Namespace) -> None:
         print("What has come is kept: pull again to go on.", file=sys.stderr)
         raise
     if given.json:
-        tell("ready", model=plan.model.name, folder=str(plan.model.folder), runs_on=place)
+        print_event("ready", model=plan.model.name, folder=str(plan.model.folder), runs_on=place)
     else:
         print(printable(f"{plan.model.name} is ready, on {place}: chatapp run {plan.model.name}"))
 

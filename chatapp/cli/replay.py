@@ -85,13 +85,13 @@ def replay_answers(workspace: Workspace, history: "History", given: Namespace) -
         if given.json:
             print_json({"message": kept.id, "identical": found.identical, **asdict(found), "now_then": found.fell_to})
         else:
-            print(f"{printable(describe_message(kept))}: {tell(found)}", flush=True)
+            print(f"{printable(describe_message(kept))}: {describe_comparison(found)}", flush=True)
             for name, (then, now) in found.changed.items():
                 print(f"  {NAMES[name]} was {printable(then) or 'not known'}, is {printable(now)}", file=sys.stderr)
     return 0 if same else 1
 
 
-def tell(found: "Comparison") -> str:
+def describe_comparison(found: "Comparison") -> str:
     """The result of a comparison as a sentence."""
     drift = "" if not found.drift else f"; log-probabilities differ by up to {found.drift:.2g}"
     if found.place is None:

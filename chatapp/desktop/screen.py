@@ -83,7 +83,7 @@ class WindowApp(ChatApp):
         self.tell_colours()
         self.set_interval(LOOK, self.tell_busy)
 
-    def tell(self, kind: str, **facts: object) -> None:
+    def send_to_window(self, kind: str, **facts: object) -> None:
         """Send a message to the window."""
         if isinstance(self._driver, WindowDriver):
             self._driver.write_meta({"type": kind, **facts})
@@ -92,7 +92,7 @@ class WindowApp(ChatApp):
         """Send the theme's colours, for the area around the screen."""
         colours = self.palettes[self.theme]
         if not colours.ansi:
-            self.tell("colours", background=colours.background, text=colours.text)
+            self.send_to_window("colours", background=colours.background, text=colours.text)
 
     @property
     def working(self) -> list[str]:
@@ -105,7 +105,7 @@ class WindowApp(ChatApp):
         """Report to the window when work begins and when it has ended."""
         if self.busy != (busy := bool(self.working)):
             self.busy = busy
-            self.tell("busy", busy=busy)
+            self.send_to_window("busy", busy=busy)
 
     def notify(
         self,
@@ -119,7 +119,7 @@ class WindowApp(ChatApp):
         """Show a notification, also as a system notification if the window is not focused."""
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
         if not self.app_focus:
-            self.tell("announce", text=printable(message[:300]))
+            self.send_to_window("announce", text=printable(message[:300]))
 
     def hear(self, kind: str, payload: dict[str, Any]) -> None:  # Any: parsed JSON
         """Handle a message from the window."""
@@ -136,7 +136,7 @@ class WindowApp(ChatApp):
                 assert self._driver
                 self._driver.write(MODES)
                 self.tell_colours()
-                self.tell("busy", busy=self.busy)
+                self.send_to_window("busy", busy=self.busy)
                 self.refresh(layout=True)
             case "close":
                 self.close()

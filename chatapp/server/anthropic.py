@@ -237,7 +237,7 @@ async def answer(call: Call, body: MessagesAsked) -> None:
     async with call.answer(body.model, ask) as stream:
         if body.stream:
             count = await call.service.work(lambda: ask.count(stream.engine))
-            await call.send_stream(EVENTS, tell(stream, Parts(tools), count))
+            await call.send_stream(EVENTS, message_events(stream, Parts(tools), count))
             return
         parts, texts, delta = Parts(tools), {"thinking": "", "text": ""}, None
         async for delta in stream:
@@ -280,7 +280,7 @@ def describe_head(stream: Stream, read: int, written: int) -> dict[str, Any]:
     return {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
 
 
-async def tell(stream: Stream, parts: Parts, count: int) -> AsyncIterator[bytes]:
+async def message_events(stream: Stream, parts: Parts, count: int) -> AsyncIterator[bytes]:
     """The events of an answer: each block is started, extended and stopped in turn."""
 
     def say(kind: str, **facts: Any) -> bytes:

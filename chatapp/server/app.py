@@ -72,7 +72,7 @@ class App:
                 milliseconds = 1000 * (time.perf_counter() - started)
                 shown = printable(scope["path"][:100])
                 told = f" ({why})" if why else ""
-                self.service.tell(f"{printable(scope['method'][:8])} {shown} {status} {milliseconds:,.0f} ms{told}")
+                self.service.log(f"{printable(scope['method'][:8])} {shown} {status} {milliseconds:,.0f} ms{told}")
 
     async def _answer(self, found: Found, call: Call, receive: Receive) -> int:
         """Let the endpoint answer while the client is connected; returns the status."""
@@ -89,7 +89,7 @@ class App:
         endpoint = found.expect(method, call.scope["path"])
         raw = await read_body(receive, headers, self.service.settings.max_body)
         if raw and self.service.settings.log_requests:
-            self.service.tell(printable(raw.decode("utf-8", "replace")))
+            self.service.log(printable(raw.decode("utf-8", "replace")))
         call.scope["path_params"] = found.parts
         call.raw = raw
         body = parse(endpoint.body, raw) if endpoint.body and not endpoint.raw else None

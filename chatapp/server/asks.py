@@ -69,7 +69,7 @@ class Texts:
             # Greedy decoding needs no seed, and with a seed the prompt would be read again.
             unseeded = replace(options, seed=None) if options.temperature == 0 else options
             following = engine.complete(found, unseeded) if self.goes_on else None
-            return tell(check_local(engine).score(found, options), following, options.n)
+            return join_prompt(check_local(engine).score(found, options), following, options.n)
 
         def go_on_with_all(first: Deltas) -> Deltas:
             yield from first
@@ -90,7 +90,7 @@ class Texts:
         return engine.encode_marked(prompt) or prompt
 
 
-def tell(prompt: Deltas, following: Deltas | None, n: int) -> Deltas:
+def join_prompt(prompt: Deltas, following: Deltas | None, n: int) -> Deltas:
     """The scored prompt as the beginning of each of n completions, then what follows it."""
     seconds = 0.0
     for delta in prompt:

@@ -96,7 +96,7 @@ async def complete(call: Call, body: CompletionAsked) -> None:
         raise unsupported("stream", "goes with one prompt")
     reasons = [("limit", "")] * len(prompts)
     async with call.answer(body.model, Texts(prompts, body.read())) as stream:
-        told = tell(stream, body, reasons)
+        told = completion_events(stream, body, reasons)
         if body.stream:
             await call.send_stream(EVENTS, (event(one) async for one in told))
         else:
@@ -105,7 +105,9 @@ async def complete(call: Call, body: CompletionAsked) -> None:
             await call.send_json(picked[0] if len(picked) == 1 else picked)
 
 
-async def tell(stream: Stream, body: CompletionAsked, reasons: list[tuple[str, str]]) -> AsyncIterator[Json]:
+async def completion_events(
+    stream: Stream, body: CompletionAsked, reasons: list[tuple[str, str]]
+) -> AsyncIterator[Json]:
     """The events of an answer, each with `content` and `stop`; the last one has the figures.
 
     `reasons` is filled with why each text ended, and at which stop string.

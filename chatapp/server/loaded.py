@@ -25,7 +25,7 @@ from chatapp.text.units import size
 from chatapp.workspace import Opened, Workspace
 from model_store import StoredModel, fit
 
-Tell = Callable[[str], object]
+Log = Callable[[str], object]
 """Writes a line to the log."""
 FOREVER = float("inf")
 SHARE = 0.6
@@ -75,8 +75,8 @@ def date(stored: StoredModel) -> datetime:
 class LoadedModels:
     """The open models by name, most recently used last."""
 
-    def __init__(self, workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None, tell: Tell):
-        self.workspace, self.settings, self.placement, self.tell = workspace, settings, placement, tell
+    def __init__(self, workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None, log: Log):
+        self.workspace, self.settings, self.placement, self.log = workspace, settings, placement, log
         self.default = settings.models[0] if settings.models else workspace.read_settings().model
         self.budget = settings.memory or round(SHARE * fit.memory())
         self.open: dict[str, LoadedModel] = {}
@@ -167,12 +167,12 @@ class LoadedModels:
         memory = estimate_memory(stored.family, stored.parameters, stored.precision)
         self._make_room(stored, memory)
         opened = await in_thread(
-            lambda: self.workspace.open_model(name, self.placement, on_fallback=lambda why: self.tell(f"{name}: {why}"))
+            lambda: self.workspace.open_model(name, self.placement, on_fallback=lambda why: self.log(f"{name}: {why}"))
         )
         if self.settings.max_prompt is not None and isinstance(opened.engine, LocalEngine):
             opened.engine.limit_gaps(self.settings.max_prompt)
         self.loads += 1
-        self.tell(f"opened {name} on {opened.place} in {opened.seconds:.1f} s")
+        self.log(f"opened {name} on {opened.place} in {opened.seconds:.1f} s")
         keep_alive = FOREVER if name in self.settings.models else self.settings.keep_alive
         return LoadedModel(opened, stored, memory, keep_alive, used=time.monotonic())
 
@@ -197,7 +197,7 @@ class LoadedModels:
         """Close a model; running answers continue."""
         if self.open.pop(name, None):
             gc.collect()  # sessions have reference cycles
-            self.tell(f"closed {name}")
+            self.log(f"closed {name}")
 
     def sweep(self) -> None:
         """Close the models whose time is over, and schedule the next sweep."""

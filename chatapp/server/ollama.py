@@ -202,7 +202,7 @@ async def answer(call: Call, body: Asked, ask: Ask, tools: Toolbox, *, chat: boo
     """Answer in lines, or as a whole."""
     started = time.perf_counter()
     async with call.answer(body.name_given, ask, read_keep_alive(body.keep_alive)) as stream:
-        lines = tell(stream, body, Parts(tools), started, chat=chat)
+        lines = answer_lines(stream, body, Parts(tools), started, chat=chat)
         if body.stream is not False:
             await call.send_stream(LINES, (line(one) async for one in lines))
         else:
@@ -215,7 +215,7 @@ def say(name: str, text: str, *, chat: bool, done: bool = False, **more: Any) ->
     return {"model": name, "created_at": now(), **said, "done": done}
 
 
-async def tell(stream: Stream, body: Asked, parts: Parts, started: float, *, chat: bool) -> AsyncIterator[Json]:
+async def answer_lines(stream: Stream, body: Asked, parts: Parts, started: float, *, chat: bool) -> AsyncIterator[Json]:
     """The lines of an answer; the last one has the figures."""
     reason, name = "stop", body.name_given or stream.model
     async for delta in stream:

@@ -221,12 +221,12 @@ async def respond(call: Call, body: ResponseAsked) -> None:
             stored.add(StoredResponse(client, [*said, answer], response))
 
     async with call.answer(body.model, body.read(said)) as stream:
-        telling = tell(stream, body, keep)
+        events = response_events(stream, body, keep)
         if body.stream:
-            await call.send_stream(EVENTS, (event(one, one["type"]) async for one in telling))
+            await call.send_stream(EVENTS, (event(one, one["type"]) async for one in events))
             return
         last: Json = {}
-        async for one in telling:
+        async for one in events:
             last = one
     await call.send_json(last["response"])
 
@@ -270,7 +270,7 @@ async def forget(call: Call, _: None) -> None:
     await call.send_json({"id": name, "object": "response", "deleted": True})
 
 
-async def tell(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator[Json]:
+async def response_events(stream: Stream, body: ResponseAsked, keep: Keep) -> AsyncIterator[Json]:
     """The events of an answer; the last one has the whole response, which is stored."""
     number, whole, grown = count(), describe(stream, body), list[Growing]()
 

@@ -14,7 +14,7 @@ from chatapp.generation.engine import Engine as LocalEngine
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server.asks import Ask
 from chatapp.server.drawing import Drawing, Wakeups
-from chatapp.server.loaded import LoadedModel, LoadedModels, Tell
+from chatapp.server.loaded import LoadedModel, LoadedModels, Log
 from chatapp.server.metrics import Metrics
 from chatapp.server.queue import FairQueue
 from chatapp.server.refusals import Refusal, refuse_length
@@ -73,14 +73,14 @@ class Stream:
 class Service:
     """A user's models behind a fair queue; used from a single event loop."""
 
-    def __init__(self, workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None, tell: Tell):
-        self.workspace, self.settings, self.tell = workspace, settings, tell
+    def __init__(self, workspace: Workspace, settings: ServerSettings, placement: PlacementOptions | None, log: Log):
+        self.workspace, self.settings, self.log = workspace, settings, log
         self.own: RunningServer | None = None
         """Its entry for the user's other programs, if it is shared with them."""
         self.queue = FairQueue(settings.places, settings.queue, settings.patience)
         self.metrics = Metrics()
         self.responses = ResponseStore()
-        self.models = LoadedModels(workspace, settings, placement, tell)
+        self.models = LoadedModels(workspace, settings, placement, log)
 
     @cached_property
     def wakeups(self) -> Wakeups:

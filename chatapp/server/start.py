@@ -105,10 +105,10 @@ class Log(logging.Handler):
             return
         if record.exc_info and record.exc_info[0]:
             said += f" ({record.exc_info[0].__name__})"
-        tell(said)
+        log(said)
 
 
-def tell(line: str) -> None:
+def log(line: str) -> None:
     """Write a line to the log."""
     print(f"{datetime.now():%H:%M:%S} {printable(line)}", file=sys.stderr, flush=True)
 
@@ -117,7 +117,7 @@ def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOp
     """Answer requests until SIGTERM or Ctrl+C; returns the exit code."""
     store = workspace.open_store()
     settings = replace(settings, models=tuple(store.get(name).name for name in settings.models))
-    service = Service(workspace, settings, placement, tell)
+    service = Service(workspace, settings, placement, log)
     before = read(workspace.home)
 
     def share(port: int) -> None:
@@ -125,9 +125,9 @@ def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOp
             wanted = placement or workspace.choose_placement()
             service.own = announce(port, wanted.backend, wanted.device, wanted.precision)
             try:
-                service.own.tell(workspace.home)
+                service.own.write(workspace.home)
             except OSError as error:
-                tell(f"your other programs cannot find this server, for its place cannot be kept: {one_line(error)}")
+                log(f"your other programs cannot find this server, for its place cannot be kept: {one_line(error)}")
 
     try:
         run(make_server(service), open_first(service), share)
@@ -149,7 +149,7 @@ def run(
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
 
     def listening(port: int) -> None:
-        tell(f"listening on {scheme}://{host}:{port}; end with Ctrl+C or SIGTERM")
+        log(f"listening on {scheme}://{host}:{port}; end with Ctrl+C or SIGTERM")
         ready(port)
 
     server.ready = listening
@@ -178,4 +178,4 @@ async def open_first(service: Service) -> None:
             async with service.models.use(name):
                 pass
         except Exception as error:
-            service.tell(f"cannot open {name}: {one_line(error) or error}")
+            service.log(f"cannot open {name}: {one_line(error) or error}")

@@ -42,7 +42,7 @@ class RunningServer:
         """The answer to a nonce that only a holder of the token can compute."""
         return hmac.new(self.token.encode(), f"chatapp server {nonce}".encode(), hashlib.sha256).hexdigest()
 
-    def tell(self, home: Path) -> None:
+    def write(self, home: Path) -> None:
         """Write the file."""
         home.mkdir(parents=True, exist_ok=True)
         path = home / NAME
@@ -55,7 +55,7 @@ class RunningServer:
             with suppress(OSError):
                 (home / NAME).unlink()
                 if before and is_running(before.pid):
-                    before.tell(home)
+                    before.write(home)
 
 
 def announce(port: int, backend: str | None, device: str | None, precision: str | None) -> RunningServer:

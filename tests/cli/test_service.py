@@ -120,7 +120,7 @@ def test_the_status_tells_whether_a_server_runs(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     done = chatapp("service", "status")
     assert done.returncode == 1 and "not installed" in done.stdout and "none runs" in done.stdout
-    announce(4321, "onnx", None, None).tell(home)
+    announce(4321, "onnx", None, None).write(home)
     done = chatapp("service", "status")
     assert done.returncode == 0 and f"process {os.getpid()}, http://127.0.0.1:4321, onnx" in done.stdout
     assert "memory" not in done.stdout

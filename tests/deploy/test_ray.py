@@ -299,7 +299,7 @@ async def test_a_gateway_is_heard_of_while_it_fetches_a_version_and_tells_once_w
         raise OSError("the disk is full")
 
     monkeypatch.setattr("chatapp.deploy.ray.gateway.LOOKING", 0.01)
-    one.tell, cluster.ledger.hear, cluster.provide = told.append, note, provide
+    one.log, cluster.ledger.hear, cluster.provide = told.append, note, provide
     assert old
     cluster.ledger.promote(replace(old, placement=Placement("onnx", "cpu", "int8")))
     await one.look()

@@ -38,7 +38,7 @@ def shared(checkpoint: MakeCheckpoint, home: Path, monkeypatch: pytest.MonkeyPat
     with serving(workspace) as running_one:
         own = announce(running_one.port, "onnx", None, None)
         running_one.service.own = own
-        replace(own, pid=os.getppid()).tell(home)  # a process of its own, as far as the file says
+        replace(own, pid=os.getppid()).write(home)  # a process of its own, as far as the file says
         yield running_one
 
 
@@ -132,13 +132,13 @@ def test_small_models_and_strange_listeners_are_not_asked(
     model, options = workspace.open_store().get("tiny"), workspace.choose_placement()
     own = running.read(home)
     assert own and served.find_server(home, options, model)
-    replace(own, token="x" * 40).tell(home)  # who listens there does not know it
+    replace(own, token="x" * 40).write(home)  # who listens there does not know it
     assert served.find_server(home, options, model) is None
-    replace(own, port=9).tell(home)
+    replace(own, port=9).write(home)
     assert served.find_server(home, options, model) is None
-    replace(own, pid=os.getpid()).tell(home)
+    replace(own, pid=os.getpid()).write(home)
     assert served.find_server(home, options, model) is None
-    own.tell(home)
+    own.write(home)
     monkeypatch.setattr(served, "SMALL", model.parameters + 1)
     assert served.find_server(home, options, model) is None
 
@@ -163,7 +163,7 @@ def test_nobody_without_the_token_is_answered(shared: Served) -> None:
 
 def test_the_file_is_for_its_user_alone_and_is_believed_only_then(home: Path) -> None:
     own = announce(4321, "onnx", None, "int8")
-    own.tell(home)
+    own.write(home)
     path = home / running.NAME
     assert running.read(home) == own and own.place == ("onnx", "", "int8")
     if os.name != "nt":
@@ -174,10 +174,10 @@ def test_the_file_is_for_its_user_alone_and_is_believed_only_then(home: Path) ->
     for wrong in (b"", b"[]", b"{}", b"{" * 5000, path.read_bytes().replace(b"4321", b'"a"')):
         path.write_bytes(wrong)
         assert running.read(home) is None
-    replace(own, version="0.0.0").tell(home)
+    replace(own, version="0.0.0").write(home)
     assert running.read(home) is None
     other = announce(1, None, None, None)
-    other.tell(home)
+    other.write(home)
     own.forget(home)
     assert running.read(home) == other
     other.forget(home)
@@ -190,7 +190,7 @@ def test_a_server_without_a_process_is_gone(home: Path) -> None:
     if not child:
         os._exit(0)
     os.waitpid(child, 0)
-    replace(announce(4321, None, None, None), pid=child).tell(home)
+    replace(announce(4321, None, None, None), pid=child).write(home)
     assert running.read(home) is None
 
 

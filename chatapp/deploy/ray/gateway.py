@@ -16,7 +16,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from chatapp.deploy.ray.engine import DeployedEngine, Replicas
 from chatapp.deploy.ray.version import Version
 from chatapp.server import anthropic, openai, responses
-from chatapp.server.loaded import LoadedModel, Tell
+from chatapp.server.loaded import LoadedModel, Log
 from chatapp.server.service import Service
 from chatapp.server.settings import ServerSettings
 from chatapp.text.threads import in_thread
@@ -95,12 +95,10 @@ class DeployedWorkspace(Workspace):
 class Gateway:
     """A server in front of a cluster; it follows the current version, and reports which one it uses."""
 
-    def __init__(
-        self, workspace: DeployedWorkspace, settings: ServerSettings, cluster: Cluster, shared: str, tell: Tell
-    ):
-        self.workspace, self.cluster, self.shared, self.tell = workspace, cluster, shared, tell
+    def __init__(self, workspace: DeployedWorkspace, settings: ServerSettings, cluster: Cluster, shared: str, log: Log):
+        self.workspace, self.cluster, self.shared, self.log = workspace, cluster, shared, log
         self.id = secrets.token_hex(8)
-        self.service = Service(workspace, replace(settings, models=(workspace.name,), memory=UNBOUNDED), None, tell)
+        self.service = Service(workspace, replace(settings, models=(workspace.name,), memory=UNBOUNDED), None, log)
         self._left = list[LoadedModel]()
         """Models of earlier versions that still have answers in progress."""
         self._said = ""
@@ -159,7 +157,7 @@ class Gateway:
     def _say(self, line: str) -> None:
         """Log a line unless it repeats the last one, since failures are retried every second."""
         if line != self._said:
-            self.tell(line)
+            self.log(line)
         self._said = line
 
     def _leave_old(self, version: Version) -> None:

@@ -13,7 +13,7 @@ from chatapp.deploy.ray.plan import Plan
 from chatapp.deploy.ray.version import Version, describe_version
 from chatapp.placement.selection import PlacementOptions
 from chatapp.server.settings import ServerSettings, read_keys
-from chatapp.server.start import make_server, run, tell
+from chatapp.server.start import log, make_server, run
 from chatapp.text.errors import InputError
 from chatapp.workspace import Workspace
 from model_store import Store, StoredModel
@@ -30,7 +30,7 @@ def deploy(workspace: Workspace, plan: Plan, settings: ServerSettings, placement
     from chatapp.deploy.ray.cluster import Cluster
 
     with closing(Cluster(plan.address)) as cluster:
-        tell(f"Ray is at {cluster.address}")
+        log(f"Ray is at {cluster.address}")
         name = described[0].name if described else plan.name
         if described:
             roll(cluster, *described, plan)
@@ -68,12 +68,12 @@ def roll(cluster: Cluster, version: Version, model: StoredModel, plan: Plan) -> 
     if not plan.shared:
         cluster.offer(version, model.folder)
     cluster.deploy(version, plan)
-    tell(f"{version.name} is ready: version {version.digest[:12]}")
+    log(f"{version.name} is ready: version {version.digest[:12]}")
     cluster.ledger.promote(version)
     if before and before.digest != version.digest:
-        tell(f"{version.name} was version {before.digest[:12]}: what it is writing may end first")
+        log(f"{version.name} was version {before.digest[:12]}: what it is writing may end first")
         cluster.retire(before, plan.drain)
-        tell(f"version {before.digest[:12]} has ended")
+        log(f"version {before.digest[:12]} has ended")
 
 
 def answer(workspace: Workspace, cluster: Cluster, name: str, settings: ServerSettings, shared: str) -> None:
@@ -83,7 +83,7 @@ def answer(workspace: Workspace, cluster: Cluster, name: str, settings: ServerSe
     if not (version := cluster.ledger.current(name)):
         known = ", ".join(cluster.ledger.names()) or "nothing"
         raise InputError(f"no model called {name!r} is deployed there; what is: {known}")
-    gateway = Gateway(DeployedWorkspace(workspace, name), settings, cluster, shared, tell)
+    gateway = Gateway(DeployedWorkspace(workspace, name), settings, cluster, shared, log)
     gateway.take(version)
     run(make_server(gateway.service, SPOKEN), gateway.follow())
 
@@ -108,5 +108,5 @@ def find_keys(workspace: Workspace, given: Path | None) -> tuple[str, ...]:
         return read_keys(given)
     environment.check_installed()  # before a key is created in vain
     path = environment.keep_secret(workspace.home / "deploy" / "keys")
-    tell(f"clients need the key in {path}")
+    log(f"clients need the key in {path}")
     return read_keys(path)
