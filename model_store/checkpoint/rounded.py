@@ -6,7 +6,7 @@ from typing import Any
 
 from model_store.checkpoint import bitsandbytes, fp8, int8, mxfp4, nvfp4, packed, ternary
 from model_store.checkpoint.tensor import Tensor
-from model_store.errors import UnsupportedCheckpoint
+from model_store.errors import UnsupportedCheckpoint, cut
 
 Fields = Mapping[str, Any]
 """Fields of config.json."""
@@ -46,84 +46,85 @@ BESIDE = re.compile(r".*\.(activation_scale|input_scale|input_global_scale|[kv]_
 
 def refuse_rounded(kind: str, quantization: object) -> None:
     """Raise UnsupportedCheckpoint unless a quantization_config is supported for this model type."""
-    fields = quantization if isinstance(quantization, dict) else {}
-    method = fields.get("quant_method", "unknown") if fields else quantization
-    if not quantization or (isinstance(method, str) and method in METHODS and METHODS[method](kind, fields)):
+    if not quantization:
         return
+    fields = quantization if isinstance(quantization, dict) else {}
+    method = str(fields.get("quant_method", "unknown") if fields else quantization)[:40]
+    if fields and method in METHODS:
+        if not (unread := METHODS[method](kind, fields)):
+            return
+        method += f", because of {cut(unread)}"
     raise UnsupportedCheckpoint(
         "this checkpoint is rounded already, and not in a way that is read (quantization_config in config.json:"
-        f" {str(method)[:40]}); take one that docs/formats.md lists, or the publisher's in bfloat16, float16 or"
-        " float32, which is rounded here as you ask"
+        f" {method}); take one that docs/formats.md lists, or the publisher's in bfloat16, float16 or float32, which is"
+        " rounded here as you ask"
     )
 
 
-def fits_fp8(kind: str, fields: Fields) -> bool:
-    """Whether tiles, if there are any, have sizes."""
+def unlike(fields: Fields, wanted: Fields) -> str:
+    """The first field with none of its wanted values; "" if there is none."""
+    return next((name for name, values in wanted.items() if fields.get(name) not in values), "")
+
+
+def unread_tile(kind: str, fields: Fields) -> str:
+    """The field of the tiles' size if it is not a size."""
     tile = fields.get("weight_block_size")
-    return tile is None or (isinstance(tile, list) and len(tile) == 2 and all(type(n) is int and n > 0 for n in tile))
+    sizes = isinstance(tile, list) and len(tile) == 2 and all(type(n) is int and n > 0 for n in tile)
+    return "" if tile is None or sizes else "weight_block_size"
 
 
-def fits_gptq(kind: str, fields: Fields) -> bool:
-    """Whether GPTQ's packing is the usual one."""
-    return fields.get("bits") in (4, 8) and fields.get("checkpoint_format", "gptq") in ("gptq", "gptq_v2")
-
-
-def fits_awq(kind: str, fields: Fields) -> bool:
-    """Whether AWQ's packing is the usual one."""
-    return fields.get("bits") == 4 and str(fields.get("version", "gemm")).lower() == "gemm"
-
-
-def fits_groups(kind: str, fields: Fields) -> bool:
-    """Whether everything that compressed-tensors says is supported."""
+def unread_groups(kind: str, fields: Fields) -> str:
+    """The first field of compressed-tensors that is not supported; "" if there is none."""
     groups = fields.get("config_groups")
-    return (
-        not any(value for name, value in fields.items() if name not in ANY)  # anything else done to a model
-        and isinstance(groups, dict)
-        and bool(groups)
-        and all(isinstance(group, dict) and fits_group(group, fields.get("format")) for group in groups.values())
-    )
+    more = [name for name, value in fields.items() if value and name not in ANY]  # what else may be done to a model
+    if more or not isinstance(groups, dict) or not groups:
+        return next(iter(more), "config_groups")
+    return next(filter(None, (unread_group(group, fields.get("format")) for group in groups.values())), "")
 
 
-def fits_group(group: Fields, usual: object) -> bool:
-    """Whether a group of matrices is supported, in its own format or the `usual` one."""
+def unread_group(group: object, usual: object) -> str:
+    """The same for a group of matrices, in its own format or the `usual` one."""
+    if not isinstance(group, dict):
+        return "config_groups"
     asked = {name: value for name, value in group.items() if name not in ("targets", "format")}
     weights, activations = asked.pop("weights", None), asked.pop("input_activations", None)
     named = group.get("format") or usual
     if named == "naive-quantized" and isinstance(weights, dict):
         named = NAIVE.get(str(weights.get("type")))
-    return (
-        isinstance(named, str)
-        and named in SCHEMES
-        and is_scheme(weights, {"dynamic": {False}, **SCHEMES[named]})
-        and (activations is None or named in ROUNDS_ACTIVATIONS or is_scheme(activations, ACTIVATIONS))
-        and not any(asked.values())
-    )
+    if not isinstance(named, str) or named not in SCHEMES:
+        return "format"
+    schemes: dict[str, tuple[object, Fields]] = {"weights": (weights, {"dynamic": {False}, **SCHEMES[named]})}
+    if activations is not None and named not in ROUNDS_ACTIVATIONS:
+        schemes["input_activations"] = activations, ACTIVATIONS
+    unread = [unread_scheme(part, *both) for part, both in schemes.items()]
+    return next(filter(None, [*unread, *(name for name, value in asked.items() if value)]), "")
 
 
-def is_scheme(stated: object, wanted: Fields) -> bool:
-    """Whether a scheme has a wanted value for each field, and no other fields; null counts as absent."""
+def unread_scheme(part: str, stated: object, wanted: Fields) -> str:
+    """The same for a scheme: each field must have a wanted value, and null counts as absent."""
     if not isinstance(stated, dict):
-        return False
+        return part
     said = {"dynamic": False} | {name: value for name, value in stated.items() if value is not None}
-    return all(name in said or known is None for name, known in wanted.items()) and all(
-        name in MAKING or (name in wanted and (wanted[name] is None or value in (*wanted[name],)))
+    lacking = [name for name, known in wanted.items() if known is not None and name not in said]
+    other = [
+        name
         for name, value in said.items()
-    )
+        if name not in MAKING and not (name in wanted and (wanted[name] is None or value in (*wanted[name],)))
+    ]
+    return next((f"{name} in {part}" for name in [*lacking, *other]), "")
 
 
-METHODS: Mapping[str, Callable[[str, Fields], bool]] = {
-    "awq": fits_awq,
-    "bitnet": ternary.fits,
-    "bitsandbytes": lambda kind, fields: True,
-    "compressed-tensors": fits_groups,
-    "fp8": fits_fp8,
-    "gptq": fits_gptq,
-    "modelopt": lambda kind, fields: fields.get("quant_algo") in ("FP8", "NVFP4"),
-    "mxfp4": lambda kind, fields: kind == "gpt_oss",
+METHODS: Mapping[str, Callable[[str, Fields], str]] = {
+    "awq": lambda kind, fields: unlike(fields, {"bits": (4,), "version": ("gemm", "GEMM", None)}),
+    "bitnet": lambda kind, fields: "" if ternary.fits(kind, fields) else "quant_method",
+    "bitsandbytes": lambda kind, fields: "",
+    "compressed-tensors": unread_groups,
+    "fp8": unread_tile,
+    "gptq": lambda kind, fields: unlike(fields, {"bits": (4, 8), "checkpoint_format": ("gptq", "gptq_v2", None)}),
+    "modelopt": lambda kind, fields: unlike(fields, {"quant_algo": ("FP8", "NVFP4")}),
+    "mxfp4": lambda kind, fields: "" if kind == "gpt_oss" else "quant_method",
 }
-"""Supported `quant_method`s."""
-
-
+"""By `quant_method`: a function that names the first field not supported, for a model of this type."""
 FORESEEN = {
     "bitnet": (ternary.PRECISION, ternary.REASON),
     "bitsandbytes": (bitsandbytes.PRECISION, bitsandbytes.REASON),

@@ -157,5 +157,5 @@ def test_fields_of_other_versions_that_say_nothing_change_nothing(place: tuple[s
     inner["spin"] = None
     rounded.refuse_rounded("llama", config)
     inner["spin"] = {"format": "dense"}
-    with pytest.raises(UnsupportedCheckpoint, match="not in a way that is read"):
+    with pytest.raises(UnsupportedCheckpoint, match="because of 'spin"):
         rounded.refuse_rounded("llama", config)
