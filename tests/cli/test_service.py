@@ -125,7 +125,7 @@ def test_the_status_tells_whether_a_server_runs(
     assert done.returncode == 0 and f"process {os.getpid()}, http://127.0.0.1:4321, onnx" in done.stdout
     assert "memory" not in done.stdout
     with serving(Home(ScriptedEngine("y"))) as served:
-        announce(served.port, None, None, None).tell(home)
+        announce(served.port, None, None, None).write(home)
         assert "in memory: no model" in chatapp("service", "status").stdout
         served.post("/api/generate", model="builtin")
         assert "in memory: builtin (" in chatapp("service", "status").stdout
