@@ -137,7 +137,7 @@ class DeltaNet(MatrixState):
     """The gated delta rule, where a value replaces what its key found: https://arxiv.org/abs/2412.06464."""
 
     epsilon: float | None = None
-    """Of the norm of each head's output; None: the decoder's."""
+    """The epsilon of the norm of each head's output; None: the decoder's."""
     most: float = 1.0
     """The largest share of the old value that is removed; above 1 it may change sign."""
 
@@ -154,7 +154,7 @@ class Mamba(MatrixState):
     """
 
     epsilon: float | None = 1e-5
-    """Of the norm over the heads that share keys; None: there is no norm."""
+    """The epsilon of the norm over the heads that share keys; None: there is no norm."""
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class Decoder:
     per_layer_scale: float = 1.0
     """Factor of those embeddings."""
     residuals: int = 1
-    """Residual streams side by side, of which layers read the first: AltUp, https://arxiv.org/abs/2301.13310."""
+    """Number of residual streams; layers read the first. More than 1 is AltUp, https://arxiv.org/abs/2301.13310."""
 
     def __post_init__(self) -> None:
         sizes = dict(hidden_size=self.hidden_size, vocab_size=self.vocab_size, context_length=self.context_length)

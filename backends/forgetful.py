@@ -9,7 +9,7 @@ from backends.rereading import PART, RememberingSession, parts
 
 
 class ForgetfulSession(RememberingSession):
-    """Remembers all tokens, of which the session behind may have cached fewer after a rewind."""
+    """Remembers all tokens; after a rewind, the session behind may have fewer of them cached."""
 
     def forward(self, tokens: np.ndarray, last: int = 1) -> np.ndarray:
         batch, count = tokens.shape

@@ -46,7 +46,7 @@ def read(folder: Path) -> Prebuilt | None:
 
 
 def check_inputs(graph: Path, names: set[str], required: set[str], known: set[str]) -> None:
-    """Refuse a graph that lacks an input, or wants one of which nothing is known."""
+    """Refuse a graph that lacks a required input or has an unknown one."""
     if missing := required - names:
         raise BackendError(
             f"{graph} has no input {' or '.join(sorted(missing))}: it cannot go on where a text was left; take an "

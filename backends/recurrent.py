@@ -44,7 +44,7 @@ class RecurrentSession(ForgetfulSession):
         super().__init__(session)
         self.recurrent = True
         self.kept: dict[int, States] = {}
-        """By the number of tokens that had been read."""
+        """The states that are kept, by the number of tokens that had been read."""
 
     def read(self, text: np.ndarray, last: int = 1) -> np.ndarray:
         """Read the next tokens, after keeping a copy of the states in case they are taken back."""

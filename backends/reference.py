@@ -321,7 +321,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def split_heads(x: np.ndarray, size: int) -> np.ndarray:
-    """From (B, T, H size) to (B, H, T, size)."""
+    """Reshape (B, T, H size) to (B, H, T, size)."""
     return x.reshape(*x.shape[:2], -1, size).swapaxes(1, 2)
 
 
@@ -331,7 +331,7 @@ def unit(x: np.ndarray) -> np.ndarray:
 
 
 def join_heads(x: np.ndarray) -> np.ndarray:
-    """From (B, H, T, size) to (B, T, H size)."""
+    """Reshape (B, H, T, size) to (B, T, H size)."""
     return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], -1)
 
 

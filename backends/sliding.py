@@ -1,4 +1,4 @@
-"""Sliding-window layers that give old tokens' memory back, so that they can only rewind to some places."""
+"""Sessions whose sliding-window layers drop old tokens, so that they can only rewind to some places."""
 
 from typing import Protocol
 

@@ -22,7 +22,7 @@ BESIDE = re.compile(
 )
 """Endings of the names of tensors that belong to rounded weights."""
 RUNTIME = 200_000_000
-"""Bytes that Python and a backend take besides the model."""
+"""Bytes that Python and a backend take in addition to the model."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def count_weights(tensor: str, entries: dict[str, Any], packed_bits: int) -> int
 
 
 def lowered_size(parameters: int, precision: str) -> int:
-    """The estimated bytes of so many weights at a precision."""
+    """The estimated bytes of that many weights at a precision."""
     to = quantize.precision(precision)
     block = to.block or 1024  # a whole row
     return int(parameters * (to.bits if to.bits == 32 else to.bits + 32 / block) / 8)

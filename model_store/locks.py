@@ -40,7 +40,7 @@ class Owner:
     pid: int
     host: str
     since: float
-    """In seconds of time.time()."""
+    """When it was taken, as time.time() tells it."""
     what: str
     step: str = ""
     share: float = 0.0

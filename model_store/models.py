@@ -68,7 +68,7 @@ class StoredModel:
     """The precision that the weights are rounded to already, or the nearest; "" if they are not rounded."""
     own_precision_reason: str = ""
     export: str = ""
-    """For an export by other programs: the only backend that runs it."""
+    """The only backend that runs it, if it is an export by another program."""
 
     @property
     def precision(self) -> str:
@@ -86,7 +86,7 @@ class StoredModel:
 
 
 def usual_precision(parameters: int) -> str:
-    """The default precision for so many parameters."""
+    """The default precision for that many parameters."""
     return "int4" if parameters >= LARGE else "int8"
 
 

@@ -74,7 +74,7 @@ def copy_small(graph: Path, folder: Path) -> None:
 
 
 def write_files(graph: Path, folder: Path) -> None:
-    """Write to `folder` what a checkpoint has besides weights, and a link to these."""
+    """Write to `folder` what a checkpoint has apart from weights, and a link to these."""
     inside = graph.is_relative_to(folder)
     if not inside:
         copy_small(graph, folder)

@@ -32,7 +32,7 @@ NAMES = ".names"
 
 
 class Store:
-    """The models in one folder, or in several of which the first takes new ones: `NAME/` for each.
+    """The models in one or several folders, `NAME/` for each; new ones go to the first.
 
     A variant is complete when its folder has its final name and as many bytes as were written, and a model when its
     manifest exists; both are first written under another name, so that an interrupted command leaves nothing that looks

@@ -37,7 +37,7 @@ class Cache:
 
 
 class Slices(Cache):
-    """States of which a slice is replaced, at a position known at run time."""
+    """States in which a slice is replaced, at a position known at run time."""
 
     def __init__(self, lowered: Lowered, inputs: Mapping[str, Var], count: int):
         super().__init__(lowered, inputs, count)
@@ -90,7 +90,7 @@ class InAndOut(Cache):
 
 
 class Reading(Cache):
-    """The encoder's: every token sees every other, and nothing is kept."""
+    """The encoder's attention: every token sees every other, and nothing is cached."""
 
     def extended(self, kind: Kind, i: int, fresh: Var) -> Var:
         return fresh

@@ -129,7 +129,7 @@ def expected(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def contents(folder: Path) -> Contents:
-    """Read what `lower` wrote to `folder`, besides packages."""
+    """Read what `lower` wrote to `folder`, except the packages."""
     try:
         facts = json.loads((folder / "decoder.json").read_text())
         return Contents(Lowered.from_json(facts["lowered"]), read_tables(folder, facts["tables"]))

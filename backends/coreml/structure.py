@@ -18,7 +18,7 @@ OPERATIONS = {
     "matmul", "maximum", "mul", "real_div", "reduce_min", "reduce_sum", "relu", "reshape", "select", "sigmoid",
     "silu", "slice_by_index", "slice_update", "softmax", "split", "stack", "sub", "tanh", "topk", "transpose",
 }  # fmt: skip
-"""The operations that we write, besides constants and states."""
+"""The operations that we write, apart from constants and states."""
 
 
 def check(path: Path, lowered: Lowered, package: Package) -> None:

@@ -27,7 +27,7 @@ class RowsBatch:
         self.buffers: dict[str, np.ndarray] = {}
         self.steps: dict[int, Step] = {}
         self.unseen = session.out_of_sight(0)
-        """By window: how many of each row's first tokens are hidden from the graph."""
+        """For each window, how many of each row's first tokens are hidden from the graph."""
 
     def join(self, found: KeyValues, length: int) -> None:
         place = len(self.lengths)

@@ -14,7 +14,7 @@ FIRST_CAPACITY = 256
 
 
 def out_of_sight(length: int, windows: Iterable[int]) -> dict[int, int]:
-    """By window: how many of the first of `length` tokens it hides, in whole strides. Window 0 hides none."""
+    """For each window, how many of the first of `length` tokens it hides, in whole strides. Window 0 hides none."""
     return {0: 0} | {window: hidden(length, window) for window in windows if window}
 
 

@@ -66,7 +66,7 @@ class Session(CachedSession):
     windows: Sequence[int]
     """Each layer's window; 0 where it sees all tokens."""
     unseen: dict[int, int]
-    """By window: how many first tokens of a cache are hidden from the graph."""
+    """For each window, how many first tokens of a cache are hidden from the graph."""
     cache: dict[str, np.ndarray]
     """The caches in use, float32 `past_...` or int8 `bytes_...`."""
     own_states: dict[str, np.ndarray]
@@ -361,7 +361,7 @@ class Session(CachedSession):
             self.resize(range(batch), min(self.context_length, room))
 
     def out_of_sight(self, length: int) -> dict[int, int]:
-        """By window: how many of the first of `length` tokens can be hidden from the graph."""
+        """For each window, how many of the first of `length` tokens can be hidden from the graph."""
         return out_of_sight(length, self.unseen)
 
     def make_room(self, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -60,7 +60,7 @@ class Step:
         )
         self.unseen = unseen
         self.ends = {window: (np.empty(batch, np.int32), np.empty(1, np.int32)) for window in self.unseen}
-        """By window: the newest token's place in each row's cache, and the longest row's length."""
+        """For each window, the newest token's place in each row's cache, and the longest row's length."""
         for window, ends in self.ends.items():
             self.feeds |= zip(ends_of(window), ends, strict=True)
         shape = batch, last, session.tops

@@ -59,7 +59,7 @@ def lower(decoder: "Decoder", weights: "Weights", folder: Path, *, precision: st
 
 
 def carrier(precision: str) -> str:
-    """The type that holds microscaling formats, of which OpenVINO knows mxfp4 only; "" for that and for integers."""
+    """The type that holds a microscaling format; "" for mxfp4, which OpenVINO itself knows, and for integers."""
     from backends.quantize import PRECISIONS
 
     known = PRECISIONS[precision]

@@ -17,7 +17,7 @@ from backends.openvino.session import HIDDEN, only_decoder, only_encoder
 CHUNK = 64
 """Tokens of a prompt read per call."""
 LARGEST = 4096
-"""Most tokens in the cache, all of which every step reads; LongRoPE's border limits it too."""
+"""Most tokens in the cache, which every step reads in full; LongRoPE's border limits it too."""
 
 
 class FixedSession(CachedSession):

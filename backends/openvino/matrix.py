@@ -58,7 +58,7 @@ def stack(part: ExpertMatrices, file: WeightsFile) -> Node:
 
 
 def rounded(first: Quantized, matrices: Iterable[Quantized], count: tuple[int, ...], file: WeightsFile) -> Node:
-    """Numbers times their scales, of matrices like the `first`: so many, or one where nothing is to count them."""
+    """Dequantize `matrices`, which are like the `first`; `count` is (their number,), or () for a single one."""
     shape, each = shapes(first)
     zeroed, nibbles = first.zero_points is not None, first.bits == 4
     rest: list[Quantized] = []

@@ -38,7 +38,7 @@ class PrebuiltSession(CachedSession):
         self.context_length, self.vocab_size = export.context_length, int(width.get_length())
         self.placement = Placement("openvino", device.lower(), PRECISION)
         self.seen = np.empty(0, np.int64)
-        """For every token in the runtime's cache, whether it is visible."""
+        """Whether each token in the runtime's cache is visible."""
         self.parents = np.zeros(1, np.int32)
         """The row of the runtime's cache that each row continues."""
 

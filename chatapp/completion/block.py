@@ -24,7 +24,7 @@ class Block:
     begun: str
     """The beginning of the first line, already written."""
     indentation: int
-    """Of the first line."""
+    """The first line's indentation."""
     most: int
     whole: bool
     """Whether the first line is empty, so that the whole block is wanted; else only what the line opens."""

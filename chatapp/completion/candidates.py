@@ -52,7 +52,7 @@ def find_candidates(
 ) -> list[Candidate]:
     """Distinct candidate lines for a place, from the model and, if `matching`, from files.
 
-    Of the lines from files only the first ones are scored by the model. The result is empty if it is no longer
+    The model scores only the first of the lines from files. The result is empty if it is no longer
     `wanted`.
     """
     found = dict[str, Candidate]()

@@ -62,7 +62,7 @@ BUILTINS = {
         String str Vec Option Some None Result Ok Err Box Rc Arc Self u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64
         bool char println print vec format new len iter map collect unwrap clone into from std""",
 }
-"""A language's built-in names, besides the keywords of its grammar."""
+"""A language's built-in names, apart from the keywords of its grammar."""
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ SEGMENT = 256 * 1024
 MOST_TEXT = 20 * 1024 * 1024
 """Most bytes of text; the index takes twice as much memory."""
 SOON = 0.3
-"""After so many seconds, what was read can be searched even if it is less."""
+"""Seconds after which what was read can be searched even if it is less."""
 SMALL = 8
 """Most small segments, such as edited files', before they are merged."""
 RESCAN = 30.0
-"""A request looks for changed files if the last scan was so many seconds ago."""
+"""Seconds since the last scan after which a request looks for changed files."""
 WORK, REST = 0.005, 0.001
 """The background thread works for WORK seconds, then rests for REST seconds."""
 FEW = 6
@@ -50,9 +50,9 @@ class FolderIndex:
         """Whether a first scan is complete."""
         self._segments: tuple[Segment, ...] = ()
         self._homes: dict[Path, tuple[Segment, int]] = {}
-        """By file: its segment, and its number there."""
+        """Each file's segment, and its number there."""
         self._stamps: dict[str, tuple[int, int]] = {}
-        """By file: its time of modification in nanoseconds, and its size."""
+        """Each file's time of modification in nanoseconds, and its size."""
         self._full: set[Path] = set()
         """Files that did not fit."""
         self._edited: dict[Path, str] = {}
@@ -303,7 +303,7 @@ def prune(found: list[tuple[Segment, np.ndarray]], before: bytes) -> list[tuple[
 
 
 def tell(segment: Segment, places: np.ndarray, before: bytes, *, least: int) -> Iterator[Occurrence]:
-    """The lines after places, with the length of the match before, of which `least` bytes are known."""
+    """The lines after places, with the length of the match before, which is known to be at least `least` bytes."""
     text = segment.text
     for place, number in zip(places.tolist(), segment.numbers(places - 1).tolist(), strict=True):
         longer = range(least + 1, min(len(before), place) + 1)

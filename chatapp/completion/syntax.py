@@ -20,7 +20,7 @@ GRAMMARS = {
     ".java": ("java", "language"),
     ".rs": ("rust", "language"),
 }
-"""By files' endings: the wheel tree_sitter_NAME, and the function for its grammar."""
+"""The wheel tree_sitter_NAME and the function for its grammar, by files' endings."""
 WIDER = {"typescript": "javascript", "cpp": "c"}
 """Languages that include the names and the lines of another."""
 LISTS = frozenset(
@@ -56,7 +56,7 @@ BODIES = {
     "go": (" {}", "{}", " 0"),
     "rust": (" {}", ";", "\n{same}fn f() {}", ","),
 }
-"""Texts that may complete a line that only begins something, besides closing brackets."""
+"""Texts, apart from closing brackets, that may complete a line that only begins something."""
 NEUTRAL = {"python": "pass"}
 """A statement that does nothing; in other languages a semicolon, or none."""
 BRACKETS = {"(": ")", "[": "]", "{": "}"}

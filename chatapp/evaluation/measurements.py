@@ -51,14 +51,14 @@ class Answer:
 
     steps: tuple[Step, ...] = ()
     latencies: tuple[float, ...] = ()
-    """Of each decoded token: all but the first, which comes from prefill."""
+    """Seconds for each decoded token: all but the first, which comes from prefill."""
     model: str = ""
     begun: int = 0
     """Tokens that it began with, which took no time."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
-    """Of all answers to the question together."""
+    """The tokens of all answers to the question together."""
     seed: int | None = None
     time_to_first_token: float | None = None
     prefill_seconds: float | None = None

@@ -11,7 +11,7 @@ from chatapp.generation.decoding.generate import split_prompt
 from chatapp.generation.delta import percentile
 
 REPEATS = 3
-"""Readings of each prompt, of which the fastest counts: disturbances only slow it down."""
+"""How often each prompt is read; the fastest time counts, as disturbances only slow it down."""
 ENOUGH = 8.0
 """Most seconds for a prompt, or for decoding, when a model is tried out."""
 CONTEXT = 64
@@ -39,7 +39,7 @@ class Decode:
     p95: float
     p99: float
     latencies: tuple[float, ...] = ()
-    """Of each step."""
+    """Seconds of each step."""
 
 
 def time_prefill(session: Session, length: int, *, enough: float = math.inf) -> Prefill:

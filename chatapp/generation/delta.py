@@ -57,7 +57,7 @@ class Usage:
     """Total of all n completions."""
     seed: int
     time_to_first_token: float
-    """From the request on, with rendering and encoding, but without waiting for another turn."""
+    """Seconds from the request on, with rendering and encoding, but without waiting for another turn."""
     tokens_per_second: float
     """After the first token, for all n completions together; 0 if there was only one."""
     p50: float

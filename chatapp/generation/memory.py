@@ -26,7 +26,7 @@ def available_memory() -> int | None:
 
 
 def check_beams(beams: int, length: int, token_bytes: int) -> None:
-    """Raise if the caches of so many beams, of `length` tokens each, do not fit into memory."""
+    """Raise if the caches of that many beams, of `length` tokens each, do not fit into memory."""
     needed, free = beams * length * token_bytes, available_memory()
     if beams > 1 and free is not None and needed > free:
         raise GenerationError(

@@ -179,7 +179,7 @@ class Options:
     num_beams: int = 1
     """Beams of a search; 1: no search."""
     num_beam_groups: int = 1
-    """Groups of beams, each of which avoids what earlier ones chose."""
+    """Groups of beams; each avoids what earlier ones chose."""
     length_penalty: float = 1.0
     """Scores are divided by length ** length_penalty: above 0 favours longer texts."""
     diversity_penalty: float = 0.0
@@ -347,7 +347,7 @@ def without_free_text(defaults: Options) -> Options:
 
 
 OURS = "dry_multiplier", "dry_base", "dry_allowed_length", "dry_breakers", "dry_whole_words"
-"""Options of our own, besides samplers, that generation_config.json may have."""
+"""Options of our own that generation_config.json may have, too."""
 
 
 def _is_number(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""An engine whose model is in another process: tokens are counted here, all else is asked there."""
+"""An engine whose model is in another process: tokens are counted here, everything else is asked there."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Reply:
     """The thinking, with its marks."""
     tokens: list[Token] = field(default_factory=list)
     latencies: list[float] = field(default_factory=list)
-    """Of each decoded token: all but the first, which comes from prefill."""
+    """Seconds for each decoded token: all but the first, which comes from prefill."""
     begun: int = 0
     """Tokens that it began with, not generated."""
     time_to_first_token: float | None = None
@@ -29,7 +29,7 @@ class Reply:
     score: float | None = None
     """If a beam search found it."""
     valid: bool | None = None
-    """For constrained answers, whether it is valid; None for others, and before the end."""
+    """Whether a constrained answer is valid; None for others, and before the end."""
     usage: Usage | None = None
     """The engine's summary of the turn, in the reply that ends last."""
     scored: int = 0

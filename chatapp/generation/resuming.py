@@ -22,7 +22,7 @@ class ResumingEngine(Engine):
         vars(self).update(vars(engine))
         self.states = states
         self._recalled: dict[str, int] = {}
-        """By conversation: the number of tokens found on disk."""
+        """The number of tokens found on disk, by conversation."""
         self._retained: dict[str, Sequence[Message]] = {}
         """Conversations to save, the most recent last."""
 

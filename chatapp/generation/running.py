@@ -22,7 +22,7 @@ class RunningTurn:
     """A turn while it is computed, by its reader's thread or another reader's."""
 
     def __init__(self, turn: Turn, lock: threading.RLock):
-        """The lock under which its reader waits."""
+        """`lock` is the one under which its reader waits."""
         self.turn = turn
         self.news = threading.Condition(lock)
         """Notifies its reader that the turn is `ready`, or that nobody computes."""

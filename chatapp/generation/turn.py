@@ -37,7 +37,7 @@ class Turn:
     lasting: bool = True
     """Whether its cached tokens should be kept when another text is read."""
     channels: list[Channels] = field(default_factory=list)
-    """In a chat: for each row, what separates thinking from answer."""
+    """What separates each row's thinking from its answer, in a chat."""
     opening: str = ""
     """The thinking mark that ends the prompt; the replies begin with it."""
     fits: Callable[[str], bool] | None = None

@@ -43,7 +43,7 @@ class History:
         self.path = path
         self.connection = connect(path)
         self.inode = path.stat().st_ino if path else 0
-        """Of the database's file."""
+        """The inode of the database's file."""
         self.patience = PATIENCE
         self._damage: dict[str, bool] = {}
         """The damaged rows that were read, a line each, and whether `new_damage` has reported it."""

@@ -22,7 +22,7 @@ PROMPTS = (32, 256)
 STEPS = 48
 """Number of timed decode steps."""
 PATIENCE = 180.0
-"""After so many seconds without progress, a calibration counts as hung."""
+"""Seconds without progress after which a calibration counts as hung."""
 TICK = 0.1
 """Seconds between two checks of whether a calibration is still wanted."""
 COMMAND = (sys.executable, "-P", "-m", "chatapp.placement.calibration")
@@ -107,7 +107,7 @@ def explain_ending(child: Child) -> str:
 def measure(
     store: Store, name: str, placement: Placement, reference: Path | None, on_progress: Progress
 ) -> Measurement:
-    """In this process: lower if need be, load, time and verify."""
+    """Lower if need be, load, time and verify, in this process."""
     import backends
 
     model = store.get(name)

@@ -17,7 +17,7 @@ from model_store.bandwidth import speed
 
 Calibrate = Callable[..., Measurement]
 QUIET = 5.0
-"""After so many seconds without an answer, nobody seems to wait for one."""
+"""Seconds without an answer after which nobody seems to wait for one."""
 
 
 def measure_all(

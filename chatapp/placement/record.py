@@ -35,10 +35,10 @@ class Measurement:
     lowering: float = 0.0
     load: float = 0.0
     first_token: tuple[tuple[int, float], ...] = ()
-    """For each prompt length in tokens, the time to the first token's logits."""
+    """Seconds to the first token's logits, for each prompt length in tokens."""
     p50: float = 0.0
     p95: float = 0.0
-    """Of a decode step."""
+    """The 95th percentile of a decode step's seconds."""
     step_of_many: float = 0.0
     """Median time of a decode step with a batch of MANY."""
     prefill_work: float = 0.0

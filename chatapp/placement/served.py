@@ -32,7 +32,7 @@ SMALL = 30_000_000
 
 
 class ServedEngine(ProxyEngine):
-    """A model in the user's running server; tokens are counted here, all else is asked there.
+    """A model in the user's running server; tokens are counted here, everything else is asked there.
 
     If the server ends, the model is opened here.
     """

@@ -68,7 +68,7 @@ class Checkpoint:
         self.precision, self.precision_reason, self.exact = next(filter(any, told), ("", "", ""))
 
     def files_without(self, tensors: Sequence[str]) -> str:
-        """The files with tensors missing, whose names end so, as far as an index tells; else all files."""
+        """Name the files of missing tensors whose names end with one of `tensors`, if an index tells them."""
         index = optional_json(self.folder / LAYOUTS[0][0]).get("weight_map", {}).items()
         lost = {file for name, file in index if name.endswith(tuple(tensors)) and name not in self.tensors}
         return " and ".join(sorted(lost)) or "its weights"

@@ -173,7 +173,7 @@ SPELLINGS = (
     ("max_position_embeddings", "n_positions", "max_seq_len"),
     ("d_kv",),
 )
-"""Fields of which one must be set."""
+"""Fields one of which must be set."""
 
 
 def check_fields(config: Mapping[str, Any], file: str = "config.json") -> None:

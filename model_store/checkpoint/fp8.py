@@ -14,7 +14,7 @@ from model_store.errors import UnsupportedCheckpoint
 DTYPES = {"F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn), "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2)}
 """The types of the numbers."""
 SCALES = "_scale_inv", "_scale"
-"""Endings of the names of scales, both of which multiply."""
+"""Endings of the names of scales; those of both kinds multiply."""
 TILE = (128, 128)
 """Rows and columns per scale if config.json does not say."""
 

@@ -54,7 +54,7 @@ class Tensor:
         return [replace(self, start=start, shape=tuple(shape), strides=strides) for start in starts]
 
     def stored_size(self, count: int) -> int:
-        """Bytes of so many numbers in the file."""
+        """Bytes of that many numbers in the file."""
         return count * self.dtype.itemsize
 
     def read(self) -> np.ndarray:

@@ -370,14 +370,14 @@ def flattened(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def without_gates(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From each head's q and gate in turn, then k and v, to q, k, v."""
+    """Drop the gates: reorder each head's q and gate in turn, then k and v, to q, k, v."""
     both = 2 * layer.heads * layer.head_dim
     queries = values[:both].reshape(layer.heads, 2, layer.head_dim, *values.shape[1:])[:, 0]
     return np.concatenate([queries.reshape(-1, *values.shape[1:]), values[both:]])
 
 
 def gates_alone(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From each head's q and gate in turn to the gates."""
+    """Drop the queries: take the gates from each head's q and gate in turn."""
     gates = values.reshape(layer.heads, 2, layer.head_dim, *values.shape[1:])[:, 1]
     return gates.reshape(-1, *values.shape[1:])
 
@@ -388,14 +388,14 @@ def skip_two(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def group_heads(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From each key-value head's queries, key and value in turn to all q, all k, all v."""
+    """Reorder each key-value head's queries, key and value in turn to all q, all k, all v."""
     groups = values.reshape(layer.kv_heads, -1, layer.head_dim, *values.shape[1:])
     parts = groups[:, :-2], groups[:, -2], groups[:, -1]
     return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
 
 
 def halve_rotary(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From interleaved rotary pairs, in a head's first elements, to halves of a head, in layers that rotate."""
+    """Reorder interleaved rotary pairs, in a head's first elements, to halves of a head, in layers that rotate."""
     if layer.rope is None:
         return values
     rotary = rotated_elements(layer)
@@ -403,7 +403,7 @@ def halve_rotary(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def spread_rotary(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From rotating the halves of a head's first elements to rotating the halves of the head."""
+    """Reorder a head that rotates the halves of its first elements to one that rotates its own halves."""
     rotary = rotated_elements(layer)
     return reorder_rotary(values, layer, [*range(rotary // 2)], [*range(rotary // 2, rotary)])
 

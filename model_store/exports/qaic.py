@@ -32,7 +32,7 @@ FORMATS = {
     "mxint8-kv": (False, True),
     "mxfp6-mxint8-kv": (True, True),
 }
-"""Whether matrices are MXFP6, and whether caches are MXINT8; all else is float16."""
+"""Whether matrices are MXFP6, and whether caches are MXINT8; everything else is float16."""
 FORMATS_TOLD = "fp16, mxfp6 (matrices in 6.25 bits), mxint8-kv (caches in 8.25 bits), mxfp6-mxint8-kv (default: fp16)"
 CORES = 16
 """Most cores of a device."""

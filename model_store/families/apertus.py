@@ -14,7 +14,7 @@ UNUSED = (*llama.UNUSED, ".mlp.act_fn.eps")
 
 
 def factors(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From the two learned numbers and beta to xIELU's factors for square, exponential and line."""
+    """Compute xIELU's factors for square, exponential and line from the two learned numbers and beta."""
     values = np.asarray(values, np.float32)
     square, bent = np.logaddexp(0, values[:2])
     return np.array([square, values[2] + bent, -bent], np.float32)

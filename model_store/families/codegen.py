@@ -11,7 +11,7 @@ PROCESSORS = 4
 
 
 def order_qkv(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From (processor, q v k, rows) to all q, all k, all v."""
+    """Reorder (processor, q v k, rows) to all q, all k, all v."""
     parts = values.reshape(PROCESSORS, 3, -1, *values.shape[1:])
     return parts[:, [0, 2, 1]].swapaxes(0, 1).reshape(values.shape)
 

@@ -34,7 +34,7 @@ def order(layer: Layer) -> list[int]:
 
 
 def halve_neighbours(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From interleaved rotary pairs, the last elements of queries or all of a key's, to halves."""
+    """Reorder interleaved rotary pairs, the last elements of queries or all of a key's, to halves."""
     size = min(len(values), layer.head_dim)
     count = min(latent_of(layer).turning, size)  # fewer in a wrong file, which its shapes will tell
     places = [*range(size - count), *range(size - count, size, 2), *range(size - count + 1, size, 2)]

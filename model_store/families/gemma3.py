@@ -1,4 +1,4 @@
-"""Gemma 3 with an image encoder, of which only the language model runs."""
+"""Gemma 3 with an image encoder; only its language model runs."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

@@ -1,4 +1,4 @@
-"""Gemma 4 with encoders for images and sound, of which only the language model runs."""
+"""Gemma 4 with encoders for images and sound; only its language model runs."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

@@ -1,4 +1,4 @@
-"""Gemma 4 that reads images and sound without encoders, of which only the language model runs."""
+"""Gemma 4 that reads images and sound without encoders; only its language model runs."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

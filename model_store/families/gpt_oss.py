@@ -12,7 +12,7 @@ from model_store.families.llama import MODEL, PREFIX, TIED, UNUSED
 
 
 def gates_first(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From alternating rows of gate and up to all of gate, then all of up."""
+    """Reorder alternating rows of gate and up to all of gate, then all of up."""
     return np.concatenate([values[::2], values[1::2]])
 
 

@@ -28,7 +28,7 @@ def parts_of(values: np.ndarray, layer: Layer) -> list[np.ndarray]:
 
 
 def queries_first(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From z, x, B, C and the steps to C, B, x, z."""
+    """Reorder z, x, B, C and the steps to C, B, x, z."""
     return np.concatenate(parts_of(values, layer)[3::-1])
 
 
@@ -37,7 +37,7 @@ def steps_alone(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def channels_first(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From x, B, C to C, B, x."""
+    """Reorder x, B, C to C, B, x."""
     how = layer.recurrence
     assert isinstance(how, Mamba)
     keys = how.key_heads * how.key_size

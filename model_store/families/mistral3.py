@@ -1,4 +1,4 @@
-"""Mistral Small 3.1 and later, of which the language model runs: Mistral, or Ministral 3."""
+"""The language model of Mistral Small 3.1 and later: Mistral, or Ministral 3."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

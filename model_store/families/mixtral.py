@@ -1,4 +1,4 @@
-"""Mixtral is Mistral with experts, of which each token chooses two."""
+"""Mixtral is Mistral with experts; each token chooses two."""
 
 from dataclasses import replace
 

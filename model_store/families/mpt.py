@@ -48,7 +48,7 @@ def decoder(config: Config) -> Decoder:
 
 
 def slopes(heads: int, most: float) -> tuple[float, ...]:
-    """ALiBi's slopes: a geometric series for the next power of two heads, of which every other term comes first.
+    """ALiBi's slopes: a geometric series for the next power of two heads, every other term of it first.
 
     Press, Smith and Lewis, https://arxiv.org/abs/2108.12409.
     """

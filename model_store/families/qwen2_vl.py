@@ -1,4 +1,4 @@
-"""Qwen2-VL, of which the language model runs: Qwen2, whose positions in text are the same in all three dimensions."""
+"""The language model of Qwen2-VL: Qwen2, whose positions in text are the same in all three dimensions."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

@@ -8,7 +8,7 @@ from model_store.families.qwen3_5_moe_text import MODEL, PREFIX, TIED, UNUSED, d
 
 
 def parts_first(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From q, k, v and z of each key head in turn to all q, all k, all v, all z."""
+    """Reorder q, k, v and z of each key head in turn to all q, all k, all v, all z."""
     how = layer.recurrence
     assert isinstance(how, DeltaNet)  # only these layers have it
     heads = values.reshape(how.key_heads, -1, *values.shape[1:])
@@ -18,7 +18,7 @@ def parts_first(values: np.ndarray, layer: Layer) -> np.ndarray:
 
 
 def rates_first(values: np.ndarray, layer: Layer) -> np.ndarray:
-    """From b and a of each key head in turn to all b, all a."""
+    """Reorder b and a of each key head in turn to all b, all a."""
     how = layer.recurrence
     assert isinstance(how, DeltaNet)
     heads = values.reshape(how.key_heads, 2, -1, *values.shape[1:])

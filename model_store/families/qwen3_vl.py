@@ -1,4 +1,4 @@
-"""Qwen3-VL, of which the language model runs: Qwen3, whose positions in text are the same in all three dimensions."""
+"""The language model of Qwen3-VL: Qwen3, whose positions in text are the same in all three dimensions."""
 
 from backends.decoder import Decoder
 from model_store.checkpoint.checkpoint import Config

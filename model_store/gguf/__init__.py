@@ -42,7 +42,7 @@ def open_gguf(path: Path) -> tuple[GgufCheckpoint, GgufFamily, Decoder]:
 
 
 def write_files(path: Path, folder: Path) -> None:
-    """Write to `folder` what a publisher's folder has besides weights, from the GGUF file at `path`."""
+    """Write to `folder` what a publisher's folder has apart from weights, from the GGUF file at `path`."""
     checkpoint, _, _ = open_gguf(path)
     inside = path.is_relative_to(folder)
     files = {"config.json": dict(checkpoint.config), **tokenizer_files(checkpoint.header)}

@@ -35,7 +35,7 @@ class Kind:
     """Bytes after all blocks that begin with one float32 scale, which is then appended to each block."""
 
     def stored(self, count: int) -> int:
-        """Bytes of so many weights in the file."""
+        """Bytes of that many weights in the file."""
         return count // self.block * self.size + self.tail
 
     def blocks(self, data: np.ndarray) -> np.ndarray:

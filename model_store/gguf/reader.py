@@ -55,7 +55,7 @@ class Entry:
 
     kind: Kind
     shape: tuple[int, ...]
-    """In NumPy's order, the last dimension contiguous; GGUF writes that one first."""
+    """The shape in NumPy's order, the last dimension contiguous; GGUF writes that one first."""
     start: int
     """Its offset in the file."""
 

@@ -22,7 +22,7 @@ def sizes(*fields: str) -> dict[str, str]:
 DELTA = sizes("linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_key_heads", "linear_num_value_heads")
 MAMBA_SIZES = sizes("mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads")
 BLOCK_SIZES = sizes("conv_kernel", "ssm_state_size", "n_groups", "mamba_num_heads")
-"""In Nemotron's files."""
+"""The sizes in Nemotron's files."""
 SELECTIVE_SIZES = {
     "ssm.conv_kernel": "mamba_d_conv",
     "ssm.state_size": "mamba_d_state",
@@ -98,7 +98,7 @@ def adjust_blocks(config: dict[str, Any]) -> None:  # Any: config.json's
 
 
 def by_key(values: np.ndarray, how: DeltaNet, size: int) -> np.ndarray:
-    """From value heads that cycle through the key heads to value heads grouped by key head."""
+    """Reorder value heads that cycle through the key heads to value heads grouped by key head."""
     repeats, rest = how.value_heads // how.key_heads, values.shape[1:]
     return values.reshape(-1, repeats, how.key_heads, size, *rest).swapaxes(1, 2).reshape(values.shape)
 

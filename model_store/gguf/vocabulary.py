@@ -102,11 +102,11 @@ WORDS: Mapping[str, tuple[Part, ...]] = {
 }  # fmt: skip
 """The pre-tokenizers, by `tokenizer.ggml.pre`."""
 BEGINNING = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken")
-"""Those whose texts begin with a special token."""
+"""Pre-tokenizers whose texts begin with a special token."""
 WHOLE_WORDS = (*BEGINNING, "youtu")
-"""Those in which a word that is a token stays one, whatever the merges."""
+"""Pre-tokenizers that keep a word that is a token as one, whatever the merges."""
 COMPOSED = ("qwen2", "qwen35", "deepseek-r1-qwen", "kormo", "megrez", "stablelm2")
-"""Those that compose letters with their accents first."""
+"""Pre-tokenizers that first compose letters with their accents."""
 USUAL = {
     "bitnet-b1.58": "llama-bpe", "bloom": "bloom", "gpt2": "gpt-2", "gptneox": "gpt-2", "phi2": "phi-2",
     "qwen2": "qwen2", "qwen3": "qwen2", "starcoder": "starcoder", "starcoder2": "starcoder",

@@ -18,7 +18,7 @@ from model_store.location import Location
 from model_store.locks import BLOBS, alone
 
 NAME = re.compile(r"\.?(sha256-[0-9a-f]{64}|sha1-[0-9a-f]{40})")
-"""Of a blob, or with a dot of one that is being linked."""
+"""The name of a blob; with a dot, of one that is being linked."""
 
 
 def blob(root: Path, digest: str) -> Path:

@@ -28,7 +28,7 @@ class Entry:
     family: str
     repository: str
     parameters: int
-    """In millions."""
+    """Number of parameters, in millions."""
     cache: int
     """Megabytes of a conversation's keys and values."""
     licence: str
@@ -36,7 +36,7 @@ class Entry:
     revision: str | None = None
     gated: bool = False
     active: int = 0
-    """For mixtures of experts: the parameters used per token, in millions."""
+    """In a mixture of experts, the parameters used per token, in millions."""
 
 
 @dataclass(frozen=True)

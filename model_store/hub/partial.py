@@ -27,7 +27,7 @@ class Wanted:
     name: str
     size: int
     digest: str
-    """In hexadecimal: SHA-256 (64 digits), or SHA-1 as in git (40)."""
+    """SHA-256 (64 hexadecimal digits), or SHA-1 as in git (40)."""
 
     def hash(self) -> "hashlib._Hash":
         """A new hash object of the kind of `digest`."""
@@ -178,7 +178,7 @@ class Partial:
 
 
 def disk_error(folder: Path, error: OSError) -> StoreError:
-    """The error for a disk that takes no more bytes."""
+    """The StoreError for a full disk, or for a folder that cannot be written to."""
     if error.errno in FULL:
         return StoreError(
             f"the disk with {folder} is full; free some space or set CHATAPP_HOME to a folder on a larger disk, "

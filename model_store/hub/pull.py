@@ -48,9 +48,9 @@ class Plan:
     revision: str | None
     files: tuple[Wanted, ...]
     graph: str | None
-    """For an export: the graph to run."""
+    """The graph to run, if it is an export."""
     model: StoredModel
-    """As it will be in the store."""
+    """The model as it will be in the store."""
     precision: str
     precision_reason: str
     read: Mapping[str, bytes]
@@ -58,7 +58,7 @@ class Plan:
     there: int
     """Bytes of the files that are here already."""
     lowered: int
-    """Of the lowered model, for all backends that will be tried."""
+    """Bytes of the lowered model, for all backends that will be tried."""
     disk_free: int
     memory_needed: int
     memory: int
@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def size(self) -> int:
-        """Of all files."""
+        """Bytes of all files."""
         return file_selection.total(self.files)
 
     @property
@@ -251,11 +251,11 @@ class Needs:
     """0 if unknown before the download."""
     context_length: int
     weights: int
-    """In memory."""
+    """Bytes of the weights in memory."""
     lowered: int
     """On disk, for all backends that will be tried."""
     cache: int
-    """Of a conversation's keys and values."""
+    """Bytes of a conversation's keys and values."""
     own_precision: tuple[str, str]
     """The precision that weights which are rounded already suit, and why; empty for others."""
     export: str = ""

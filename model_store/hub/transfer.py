@@ -63,7 +63,7 @@ class Tracker:
         self.marks: deque[tuple[float, int]] = deque()
 
     def look(self, counts: dict[str, int], fetched: int, note: str = "") -> Transfer:
-        """The progress for these byte counts, of which `fetched` came over the network."""
+        """The progress for these byte counts; `fetched` bytes came over the network."""
         for name, count in counts.items():
             self.shown[name] = max(self.shown[name], count)
         now = time.monotonic()

@@ -24,7 +24,7 @@ from model_store.errors import HubUnreachable, StoreError
 REDIRECTS = (301, 302, 303, 307, 308)
 MOST_REDIRECTS = 5
 BUSY = (408, 425, 429)
-"""Statuses, besides 5xx, after which to try again."""
+"""Statuses, in addition to 5xx, after which to try again."""
 STRANGER = 407
 """The status of a proxy that requires authentication."""
 MOST_HINTS = 20
@@ -77,7 +77,7 @@ class Patience:
     """The longest wait that a server may ask for."""
 
     def wait(self, failures: int, asked: float | None) -> float:
-        """The wait after so many failures in a row, or the one `asked` for."""
+        """The wait after that many failures in a row, or the one `asked` for."""
         return min(self.longest_pause, self.pause * 2 ** (failures - 1)) if asked is None else asked
 
 

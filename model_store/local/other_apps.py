@@ -23,7 +23,7 @@ class Places:
     """The folders of other applications' models."""
 
     hub_cache: Path
-    """Of the Hugging Face Hub."""
+    """The Hugging Face Hub's cache."""
     ollama: Path
     lm_studio: Path
 

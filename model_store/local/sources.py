@@ -52,7 +52,7 @@ class Source:
         return describe(self.path)
 
     def write_link(self, folder: Path) -> StoredModel:
-        """Write what a linked model needs besides its weights, and check that it runs."""
+        """Write what a linked model needs in addition to its weights, and check that it runs."""
         if self.is_export:
             prebuilt.write_files(self.path, folder)
         else:

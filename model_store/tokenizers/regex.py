@@ -37,7 +37,7 @@ class Extent:
     fixed: bool = True
     """Whether it has a fixed length, and matches in one way only."""
     ways: int = 1
-    """In how many ways it can match at one place, repetitions aside."""
+    """The number of ways it can match at one place, repetitions aside."""
     asserts: bool = False
     """Whether it contains an assertion about its surroundings, which may fail."""
 

@@ -20,7 +20,7 @@ from model_store.models import BUILTIN, is_name
 from model_store.store import Store
 
 STALE = 7 * 24 * 3600.0
-"""After so many seconds a stopped pull is not expected to go on."""
+"""Seconds after which a stopped pull is not expected to go on."""
 TEMPORARY = re.compile(r"\.(.+\.json\.\d+|\.?reference-\d+\.npz)")
 """Names of files that are being written."""
 
@@ -70,7 +70,7 @@ def telling(warn: Callable[[str], None]) -> Iterator[None]:
 
 
 def every_name(root: Path) -> list[str]:
-    """All models of which anything exists."""
+    """The names of all models that have any file."""
     names = {path.name for path in root.iterdir() if path.is_dir() and not path.is_symlink()}
     parts = [path.name for path in (root / CHECKPOINTS).glob("*")] + [name for name in names if name.endswith(".gone")]
     names |= {re.sub(r"\.(partial|old|gone)$", "", part.removeprefix(".")) for part in parts}

@@ -18,13 +18,13 @@ class Usage:
 
     name: str
     own: int
-    """Of its checkpoint alone."""
+    """Bytes of its checkpoint that no other model shares."""
     shared: int
-    """Of its checkpoint or variants, and another model's too."""
+    """Bytes of its checkpoint or variants that another model shares."""
     variants: int
-    """Of its variants alone, with the runtimes' caches."""
+    """Bytes of its variants that no other model shares, with the runtimes' caches."""
     caches: int
-    """Of the runtimes' caches in the variants."""
+    """Bytes of the runtimes' caches in the variants."""
 
 
 def usage(store: Store) -> list[Usage]:

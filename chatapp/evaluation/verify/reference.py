@@ -29,7 +29,7 @@ class Reference:
     rounded: Mapping[str, Logits] = field(default_factory=dict)
     """With weights rounded to a precision, by its name, as far as known; never f32."""
     decoder: Logits = ()
-    """For another's reference: the NumPy decoder's logits with the original weights."""
+    """The NumPy decoder's logits with the original weights, if the reference is another's."""
 
 
 def from_numpy(model: StoredModel, precision: str, on_progress: Progress | None = None) -> Reference:

@@ -32,7 +32,7 @@ class Verdict:
     precision: str
     reference: str
     date: str
-    """In UTC, ISO 8601."""
+    """UTC, in ISO 8601."""
     versions: Mapping[str, str]
     comparisons: tuple[Comparison, ...]
     failures: tuple[str, ...]

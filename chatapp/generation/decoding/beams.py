@@ -37,7 +37,7 @@ class Beam:
     """The parent's constraint until the beam is kept, then its own."""
     ended: FinishReason | None = None
     rank: float = -inf
-    """For a finished beam: its score with the length penalty."""
+    """The score of a finished beam, with the length penalty."""
 
     @property
     def path(self) -> list[Drawn]:

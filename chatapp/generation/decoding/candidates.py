@@ -34,7 +34,7 @@ class Candidates:
         self.temperature = 1.0
         self._weights: Weights | None = None
         self.place: int | None = None
-        """Of the drawn token."""
+        """The place of the drawn token."""
 
     @property
     def weights(self) -> Weights:

@@ -30,7 +30,7 @@ class Step(NamedTuple):
     more: Sequence[int] = ()
     """Further tokens of the only row, read in the same call."""
     last: int = 1
-    """For how many of the last tokens read logits are wanted."""
+    """The number of last tokens whose logits are wanted."""
     forget: int = 0
     """Tokens to drop from the end of the cache first."""
 

@@ -74,7 +74,7 @@ class LineSearch:
         self.ends, self.typed, self.width, self.count, self.limit = ends, typed, width, count, limit
         self.beams = [Beam([], b"", 0.0, 0)]
         self.found: dict[bytes, tuple[float, float, list[int]]] = {}
-        """By text: the log-probability of all spellings, and the most likely one with its own."""
+        """For each text, the log-probability of all its spellings, and of the most likely one, with its tokens."""
 
     @property
     def lines(self) -> list[Line]:

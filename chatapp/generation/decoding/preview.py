@@ -37,9 +37,9 @@ class Preview:
     """Number of tokens that can be drawn."""
     vocab_size: int
     entropy_before: float
-    """Of the model's own distribution, in bits."""
+    """The entropy of the model's own distribution, in bits."""
     entropy: float
-    """Of the distribution that is drawn from, in bits."""
+    """The entropy of the distribution that is drawn from, in bits."""
 
     @property
     def choices_before(self) -> float:

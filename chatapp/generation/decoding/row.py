@@ -178,7 +178,7 @@ class Rows:
     def __init__(self, rows: Sequence[Row]):
         self.rows = self._going = list(rows)
         self.events: list[BeamEvent] = []
-        """For beam searches only."""
+        """What happened to beams, in beam searches only."""
         self._parents = [0] * len(self.rows)  # all continue the row that read the prompt
         self.counts: list[int] = []
         """Tokens of each step that is not delivered yet."""

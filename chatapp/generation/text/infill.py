@@ -31,7 +31,7 @@ SHORTEST = 4
 WORD = re.compile(r" ?\w*\Z")
 """The part of a prefix that is generated again: the identifier at its end, with the space before."""
 LONGEST = 64
-"""Of longer identifiers, in bytes, only the last token is generated again."""
+"""Bytes of the longest identifier that is generated again as a whole; of a longer one, only its last token is."""
 SENTINELS = 100
 """Sentinel tokens of T5."""
 CHARACTERS_PER_TOKEN = 8
@@ -103,7 +103,7 @@ FORMS = (
     Form(STARCODER),
     Form(PIPED),
 )
-"""In order: the first form counts whose tokens a vocabulary has."""
+"""The forms in order of preference: the first whose tokens a vocabulary has is used."""
 LEFT_TO_RIGHT = Form("{prefix}")
 """For models that were not trained to fill gaps."""
 

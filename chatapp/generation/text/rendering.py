@@ -75,7 +75,7 @@ class Renderer:
     def render(
         self, source: str, conversations: Sequence[Sequence[Mapping[str, object]]], names: Mapping[str, object]
     ) -> list[str]:
-        """Render each conversation; `names` are the template's variables besides the messages."""
+        """Render each conversation; `names` are the template's other variables."""
         messages = json.dumps(conversations)
         memory = self.limits.memory + SHARE * len(messages)
         seconds = self.limits.seconds + len(messages) / PACE

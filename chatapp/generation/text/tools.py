@@ -73,7 +73,7 @@ class Toolbox:
     """With a forced call: whether an unsupported schema is an error."""
 
     def keep_to(self, form: Mapping[str, Any]) -> dict[str, Any]:  # Any: as Options has them
-        """The options for these tools, besides those for the form of an answer, which a forced call has not."""
+        """The options for these tools, and those for the answer's form, `form`, unless a call is forced."""
         told = {"tools": tuple(json.dumps(one.describe()) for one in self.forced or self.functions)}
         if not self.forced:
             return {**form, **told} if told["tools"] else {**form}
@@ -132,7 +132,7 @@ class Listener:
         )
 
     def end(self) -> tuple[str, list[ToolCall]]:
-        """At the end: the rest of the text, and the calls."""
+        """The rest of the text, and the calls, when the text has ended."""
         held, self._held = self._held, ""
         calls = [*read_calls(held, self.names, self.schemas)][: self.most]
         return ("", calls) if calls else (held, [])

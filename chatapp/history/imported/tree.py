@@ -11,7 +11,7 @@ from chatapp.history.imported import Batch, Imported, shorten
 Understand = Callable[[Any, str, Counter[str]], Imported]
 """Reads one conversation, given its place for errors, and counts what is left out."""
 Nodes = Mapping[str, tuple[object, Message | None]]
-"""By key: the parent's key, None for a root, and the node's message, if it has one."""
+"""The nodes by key: the parent's key, None for a root, and the node's message, if it has one."""
 
 
 def read_each(content: Sequence[Any], name: str, title: str, understand: Understand) -> Batch:  # Any: JSON
@@ -34,7 +34,7 @@ def conversation(nodes: Nodes, end: object, where: str, *, title: object, create
     """The conversation of a tree whose shown branch ends at node `end`."""
     messages: list[Message] = []
     kept: dict[object, int | None] = {}
-    """For each node its message, or that of its nearest ancestor with one."""
+    """Each node's message, or that of its nearest ancestor with one."""
     for key in _in_order(nodes, where):
         parent, message = nodes[key]
         kept[key] = above = kept.get(parent)
