@@ -187,6 +187,7 @@ def explain_failures(store: Store, model: StoredModel, found: list[Measurement])
 def advise(store: Store, model: StoredModel) -> str:
     """What to name where verification failed: a place and precision that passed it, or else the usual precision."""
     for one in store.get(model.name).variants:
-        if any(verdict["passed"] for verdict in one.verdicts.values()):
+        passed = any(verdict["passed"] for verdict in one.verdicts.values())
+        if passed and store.find_variant(model, one.backend, one.precision):  # not one of another version
             return f"--backend {one.backend} --precision {one.precision} passed it"
     return f"--precision {model.precision} runs it all the same"
