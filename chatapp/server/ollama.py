@@ -43,6 +43,7 @@ class OllamaOptions(SampledBody):
     stop: str | list[str] | None = None
     num_predict: int | None = None
     num_keep: int | None = Field(None, description=HOW)
+    keep_alive: Any = Field(None, description=HOW)
     num_ctx: int | None = Field(None, description=HOW)
     num_batch: int | None = Field(None, description=HOW)
     num_gpu: int | None = Field(None, description=HOW)
@@ -120,6 +121,7 @@ class OllamaMessage(Body):
     role: Literal["system", "user", "assistant", "tool"]
     content: str | None = None
     thinking: str | None = None
+    reasoning_content: str | None = Field(None, description="The same, as some clients write it.")
     images: list[str] | None = None
     tool_calls: list[OllamaCall] | None = None
     tool_name: str | None = None
@@ -166,8 +168,9 @@ def read_message(message: OllamaMessage) -> Message:
         ToolCall(call.function.name, json.dumps(call.function.arguments), call.id) for call in message.tool_calls or ()
     )
     answered = ToolCall(message.tool_name or "", "{}", message.tool_call_id or "") if message.role == "tool" else None
-    thought = message.thinking.join(THINK) if message.thinking else ""
-    return Message(message.role, thought + (message.content or ""), called, answered)
+    thought = message.thinking or message.reasoning_content
+    text = (thought.join(THINK) if thought else "") + (message.content or "")
+    return Message(message.role, text, called, answered)
 
 
 async def generate(call: Call, body: GenerateAsked) -> None:

@@ -65,10 +65,14 @@ def served(engine: ScriptedEngine) -> Iterator[Served]:
                                    "repeat_penalty": 1.1, "num_ctx": 2048, "num_predict": 20}}, "Be brief.\nHello"),
         ("/api/chat", {"model": "builtin", "messages": HELLO, "temperature": 0.3, "top_p": 0.9,
                        "max_output_tokens": 200, "tool_choice": "auto"}, "Be brief.\nHello"),
+        ("/api/chat", {"model": "builtin", "messages": [*HELLO, {"role": "assistant", "content": "One.",
+                                                                 "reasoning_content": "Hm."}], "stream": True,
+                       "keep_alive": "5m", "options": {"temperature": 0.75, "num_ctx": 20480, "keep_alive": "5m"}},
+         "Be brief.\nHello\n<think>\nHm.\n</think>\n\nOne."),
     ],
     ids=["minuet", "Tabby by OpenAI", "Continue by Mistral", "Tabby by Ollama", "Continue's first", "Continue",
          "twinny by Ollama", "Tabby by llama.cpp", "twinny by llama.cpp", "a chat",
-         "Open WebUI by OpenAI", "Open WebUI by Ollama", "the AI SDK by Ollama"],
+         "Open WebUI by OpenAI", "Open WebUI by Ollama", "the AI SDK by Ollama", "avante by Ollama"],
 )  # fmt: skip
 def test_what_a_client_sends_is_answered(
     served: Served, engine: ScriptedEngine, path: str, body: dict[str, Any], asked: str
