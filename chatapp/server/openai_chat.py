@@ -55,6 +55,7 @@ class ChatMessage(Body):
     refusal: str | None = None
     tool_calls: list[Called] | None = None
     tool_call_id: str | None = None
+    prefix: Literal[False] | None = Field(None, description="Of Mistral's clients: an answer is a new message here.")
     annotations: Any = Field(None, description="Not looked at; clients send back what they got.")
     audio: None = None
     function_call: None = None
@@ -86,7 +87,7 @@ class ChatRequest(Requested):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
-    tool_choice: Literal["auto", "none", "required"] | Chosen | AllowedTools | None = None
+    tool_choice: Literal["auto", "none", "required", "any"] | Chosen | AllowedTools | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
     think: bool | None = Field(None, description="Whether the model is to think, as Ollama calls it.")
@@ -147,7 +148,7 @@ def read_format(form: ResponseFormat) -> dict[str, Any]:  # Any: as Options has 
 
 def read_tools(body: ChatRequest) -> Toolbox:
     """The offered functions and the choice among them."""
-    choice = body.tool_choice or "auto"
+    choice = "required" if body.tool_choice == "any" else body.tool_choice or "auto"  # as Mistral's clients call it
     offered = [tool.function for tool in body.tools or ()]
     if isinstance(choice, AllowedTools):
         offered = allow(offered, [one.function.name for one in choice.allowed_tools.tools])

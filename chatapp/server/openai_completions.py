@@ -30,7 +30,6 @@ class FimRequest(Requested):
     prompt: str
     suffix: str | None = None
     n: Literal[1] | None = None
-    random_seed: int | None = Field(None, description="seed, as Mistral calls it.")
     min_tokens: Literal[0] | None = None
     metadata: Any = Field(None, description="Not looked at.")
 
@@ -120,8 +119,7 @@ async def gather_completion(stream: Stream, head: Json, body: CompletionRequest)
 
 async def fill(call: Call, body: FimRequest) -> None:
     """Fill a gap, answering in the form of a chat."""
-    options = given(seed=body.random_seed) | body.read_common()
-    async with call.answer(body.model, Gap(body.prompt, body.suffix or "", options)) as stream:
+    async with call.answer(body.model, Gap(body.prompt, body.suffix or "", body.read_common())) as stream:
         head = describe_head("fim", "chat.completion", stream)
         if body.stream:
             await call.send_stream(EVENTS, fim_events(stream, {**head, "object": "chat.completion.chunk"}))

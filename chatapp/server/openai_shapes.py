@@ -48,6 +48,7 @@ class Requested(SampledBody):
     n: int | None = None
     stop: str | list[str] | None = None
     seed: int | None = None
+    random_seed: int | None = Field(None, description="seed, as Mistral calls it.")
     logit_bias: dict[str, float] | None = None
     user: str | None = Field(None, description="Metadata; not looked at.")
     repeat_penalty: float | None = Field(None, description="repetition_penalty, as llama.cpp and Ollama call it.")
@@ -58,7 +59,8 @@ class Requested(SampledBody):
     def read_common(self) -> dict[str, Any]:  # Any: as Options has them
         """The options under chatapp's names."""
         bias, stop = read_bias(self.logit_bias), read_stop(self.stop)
-        seed = None if self.seed is None else self.seed % 2**64
+        drawn = self.random_seed if self.seed is None else self.seed
+        seed = None if drawn is None else drawn % 2**64
         penalty = {"repetition_penalty": self.repeat_penalty} | self.knobs()
         return given(**penalty, max_tokens=self.max_tokens, n=self.n, stop=stop, seed=seed, logit_bias=bias)
 
