@@ -152,7 +152,7 @@ OLLAMA = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"}
 ABSENT = {
     "num_ctx": "the context is as long as the model's",
     "num_gpu": "chatapp chooses where a model runs; chatapp run --device says otherwise",
-    "num_thread": "the runtime chooses its threads",
+    "num_thread": "a thread runs on each core that chatapp may use; on Linux, taskset -c 0-3 chatapp lets it use four",
     "repeat_last_n": "the penalties count for the whole text",
 }
 """Ollama's parameters that do not exist here, and why."""

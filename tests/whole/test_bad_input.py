@@ -129,6 +129,7 @@ def test_a_broken_config_is_refused(chatapp: Run, checkpoint: MakeCheckpoint) ->
         (("run", "builtin", "x", "--verbose"), ("did you mean --stats?",)),
         (("show", "builtin", "--modelfile"), ("--template",)),
         (("run", "builtin", "x", "--ctx-size=9"), ("as long as the model's",)),
+        (("run", "builtin", "x", "--threads", "4"), ("taskset",)),
         (("run", "builtin", "x", "-ngl", "9"), ("there is no option -ngl", "--device")),
         (("-m", "x.gguf", "-p", "x"), ("there is no option -m", "chatapp run MODEL PROMPT")),
         (("mcp", "add", "x", "npx", "-t"), ("stand behind --",)),
