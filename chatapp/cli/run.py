@@ -1,5 +1,6 @@
 """`chatapp run`: answer one prompt, or hold a conversation line by line, saved unless told otherwise."""
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -86,6 +87,8 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
         given.model, given.prompt = None, words[0] if words else None  # the conversation or the server has the model
     elif not words:
         parser.error("which model? `chatapp list` shows those that are here")
+    elif len(words) == 1 and " " in words[0].strip() and not os.path.exists(os.path.expanduser(words[0])):
+        parser.error("which model? write it before the prompt; `chatapp list` shows those that are here")
     else:
         given.model, given.prompt = words[0], words[1] if words[1:] else None
     return words[2:]

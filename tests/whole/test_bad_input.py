@@ -121,6 +121,7 @@ def test_a_broken_config_is_refused(chatapp: Run, checkpoint: MakeCheckpoint) ->
         (("run", "builtin", "x", "--json", "--raw"), ("not allowed with",)),
         (("run", "builtin", "x", "y"), ("one argument too many: 'y'",)),
         (("run",), ("which model?",)),
+        (("run", "Why is the sky blue?"), ("which model? write it before the prompt",)),
         (("rnu", "builtin"), ("there is no command 'rnu'", "did you mean run")),
         (("gpt2",), ("there is no command 'gpt2'", "chatapp run gpt2")),
         (("ps",), ("chatapp service status",)),
