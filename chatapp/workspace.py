@@ -97,11 +97,13 @@ class Workspace:
         prompt = system_prompts.resolve(self.home / "prompts", system) if system else ""
         return Setup(options=options, system=prompt, tools=used)
 
-    def read_system(self) -> str:
-        """The system prompt of new conversations, where none is given."""
+    def read_system(self, model: str) -> str:
+        """The system prompt of new conversations with a model: the one of its name, else that of the settings."""
         from chatapp.settings import system_prompts
 
-        return system_prompts.resolve(self.home / "prompts", self.read_settings().system)
+        folder = self.home / "prompts"
+        named = f"@{model}" if system_prompts.is_own(folder, model) else self.read_settings().system
+        return system_prompts.resolve(folder, named)
 
     # Models
 

@@ -53,7 +53,7 @@ def run(given: Namespace) -> int:
         from chatapp.tui import app
 
         if setup and given.system is None:
-            setup = replace(setup, system=workspace.read_system())
+            setup = replace(setup, system=workspace.read_system(model or workspace.read_settings().model))
         chosen = setup if setup and (setup.options or setup.system or setup.tools) else None
         app.run(app.ChatApp(workspace, model=model, setup=chosen, driver=driver(ahead) if ahead else None))
     return 0
@@ -70,7 +70,7 @@ def talk(workspace: Workspace, model: str, setup: "Setup | None", system: str | 
     opened = open_one(model)
     setup = setup or Setup()
     if system is None and opened.engine.can_chat:
-        setup = replace(setup, system=workspace.read_system())
+        setup = replace(setup, system=workspace.read_system(opened.name))
     setup = fit(opened, model, setup)
     history = open_history(workspace)
     return answer(LineView(opened.engine, setup, workspace, open_one, history=history, plain=True))

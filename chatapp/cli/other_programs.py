@@ -3,8 +3,8 @@
 COMMANDS = {
     "ps": "chatapp service status tells what a server has in memory",
     "stop": "a model leaves the memory with the program that opened it, and that of a server by its --keep-alive",
-    "create": "chatapp import takes a model's files; options by name are HOME/presets.toml, and system "
-    "prompts HOME/prompts/NAME.md: docs/screen.md",
+    "create": "chatapp import takes a model's files; its options are [NAME] in HOME/presets.toml, and "
+    "its system prompt is HOME/prompts/NAME.md",
     "push": "nothing is uploaded; chatapp export writes a model for other programs",
     **dict.fromkeys(("config", "settings"), "settings are lines of HOME/settings.toml: docs/files.md"),
     **dict.fromkeys(("embed", "embeddings"), "models here write text, and embed none"),

@@ -113,7 +113,7 @@ def run(given: Namespace) -> int:
     options = replace(engine.defaults, **chosen)
     if options.max_tokens is None and not engine.can_chat:
         chosen["max_tokens"] = ENOUGH
-    usual = "" if before or given.system is not None or not engine.can_chat else workspace.read_system()
+    usual = "" if before or given.system is not None or not engine.can_chat else workspace.read_system(opened.name)
     wanted = replace(wanted, options=chosen, system=wanted.system or kept.system or usual)
     setup = fit(opened, model, wanted, files=given.file)
     setup = replace(setup, tools=setup.tools or kept.tools)

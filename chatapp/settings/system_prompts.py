@@ -113,6 +113,11 @@ def resolve(folder: Path, text: str) -> str:
     return read(folder, text[1:]) if text.startswith("@") else text
 
 
+def is_own(folder: Path, name: str) -> bool:
+    """Whether the user has a file of this name."""
+    return _usable(name) and (folder / f"{name}{ENDING}").is_file()
+
+
 def _usable(name: str) -> bool:
     from model_store.models import DEVICES
 

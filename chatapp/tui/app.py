@@ -91,10 +91,6 @@ class ChatApp(App[None]):
             self.unregister_theme(name)
         self.take_keys(workspace.home / "keys.toml")
         resumes = not model and not setup
-        if self.settings.system and not setup:
-            from chatapp.conversation import Setup
-
-            setup = Setup(system=workspace.read_system())
         self.chat_screen = ChatScreen(workspace, model or self.settings.model, setup=setup, resumes=resumes)
 
     def take_keys(self, path: Path) -> None:

@@ -67,6 +67,9 @@ def test_new_conversations_keep_to_the_system_prompt_of_the_settings(
     ):
         done = chatapp("run", *given, "hello", *options)
         assert (done.returncode, kept().system) == (0, system), done.stderr
+    system_prompts.save(home / "prompts", "tiny", "Be a pirate.")
+    assert chatapp("run", str(folder), "hello", *options).returncode == 0 and kept().system == "Be a pirate."
+    (home / "prompts" / "tiny.md").unlink()
     assert chatapp("run", str(checkpoint("base")), "hello", *options).returncode == 0
     assert "Be kind." in chatapp("chat", str(folder), "--plain", stdin="/show system\n").stderr
 
@@ -126,6 +129,10 @@ async def test_new_conversations_on_the_screen_begin_with_them_and_others_stay_a
             await driver.until(lambda: driver.said and not driver.writing)
             assert [one.text for one in engine.chats[-1] if one.role == "system"] == ([system] if system else [])
     assert engine.options[-1].temperature == 0.2
+    system_prompts.save(start.home / "prompts", "other", "Be a pirate.")
+    async with started(start, model="other") as driver:
+        await driver.until(lambda: driver.pane.dialogue)
+        assert driver.pane.dialogue and driver.pane.dialogue.setup.system == "Be a pirate."
     start.chosen = replace(start.chosen, system="@concise")
     async with started(start, model="chatty") as driver:
         await driver.until(lambda: driver.pane.dialogue)

@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import TextArea
 
-from chatapp.text.errors import one_line
+from chatapp.text.errors import UserError, one_line
 from chatapp.tui.chat.pane import Pane
 from chatapp.tui.engines import Choice, Engines
 from chatapp.tui.errors import telling
@@ -155,7 +155,10 @@ class Conversations(LaidOutOnce, Screen[None]):
         """The conversation behind a pane: a saved one, or a new one."""
         from chatapp.conversation import Dialogue, Setup
 
-        setup = Setup.of_json(conversation.setup) if conversation else self.setup or Setup()
+        if conversation:
+            setup = Setup.of_json(conversation.setup)
+        else:
+            setup = self.setup or Setup(system=self.read_system(choice.model) if kind == "chat" else "")
         return Dialogue(
             self.history if kept else None,
             conversation,
@@ -165,6 +168,14 @@ class Conversations(LaidOutOnce, Screen[None]):
             logprobs=ALTERNATIVES,
             toolset=self.workspace.open_tools(partial(self.call_later, self.show_warning)),
         )
+
+    def read_system(self, model: str) -> str:
+        """The system prompt that a new conversation begins with; none, where it cannot be read, which is told."""
+        try:
+            return self.workspace.read_system(model)
+        except UserError as error:
+            self.tell(str(error))
+            return ""
 
     def show_warning(self, text: str) -> None:
         """Show a warning."""
