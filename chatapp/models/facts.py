@@ -56,14 +56,16 @@ def describe_precision(model: StoredModel) -> Fact:
     return Fact("precision", model.precision, model.precision_reason)
 
 
-def describe_model(model: StoredModel) -> Iterator[Fact]:
-    """All facts of a model in the store: kind, origin and variants."""
+def describe_model(model: StoredModel, own: Mapping[str, object] | None = None) -> Iterator[Fact]:
+    """All facts of a model in the store: kind, origin and variants; `own` holds the options of its preset."""
     from model_store.checkpoint.links import origin
     from model_store.hub.manifest import read_source
 
     yield Fact("name", model.name)
     yield from describe_kind(model)
     yield Fact("sampling", describe_sampling(model.folder))
+    if own:
+        yield Fact("your preset", list_options(own))
     yield describe_precision(model)
     yield Fact("checkpoint", str(origin(model.folder)), size(model.size))
     if pulled := read_source(model.folder):
@@ -92,9 +94,13 @@ def describe_sampling(folder: Path) -> str:
     from chatapp.generation.options import published_options
 
     usual, published = asdict(Options()), asdict(published_options(folder))
-    others = [(name, value) for name, value in published.items() if value != usual[name]]
-    recommended = ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in others)
-    return recommended or "the usual defaults"
+    others = {name: value for name, value in published.items() if value != usual[name]}
+    return list_options(others) or "the usual defaults"
+
+
+def list_options(options: Mapping[str, object]) -> str:
+    """Options and their values, in a line."""
+    return ", ".join(f"{name} {json.dumps(value, ensure_ascii=False)}" for name, value in options.items())
 
 
 def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:

@@ -204,7 +204,10 @@ def test_listings_name_the_built_in_model_first(chatapp: Run, checkpoint: MakeCh
     assert [line.split()[0] for line in chatapp("ls").stdout.splitlines()] == ["NAME", *names]
 
 
-def test_show_tells_what_a_model_is(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
+def test_show_tells_what_a_model_is(chatapp: Run, checkpoint: MakeCheckpoint, home: Path) -> None:
+    home.mkdir()
+    (home / "presets.toml").write_text("[builtin]\ntop_k = 7\n")
+    assert re.search(r"your preset +top_k 7\n", chatapp("show", "builtin").stdout)
     assert chatapp("show", str(checkpoint(chats=True)), "--template").stdout.startswith("{% for message in messages %}")
     assert "has no chat template" in chatapp("show", "builtin", "--template").stderr
     facts = json.loads(chatapp("show", "builtin", "--json").stdout)
