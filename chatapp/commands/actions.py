@@ -31,19 +31,35 @@ def parse(line: str) -> Command | None:
     name, rest = cut(line)
     if found := find(name.lower()):
         return found.read(rest)
+    raise InputError(f"unknown command {name}; {tell_meant(name)}")
+
+
+def tell_meant(name: str) -> str:
+    """What is meant by a command that does not exist: a setting, a name that people try, or the nearest."""
+    from chatapp.commands.parameters import PARAMETERS
+
     word = name[1:].lower()
+    if word in ("system", "parameter", "think"):
+        return f"did you mean /set {word}?"
     for action in ACTIONS if word else ():
-        if action.slashes and word in (action.title.lower(), *action.names.split(", ")):
-            meant = [name for slash in action.slashes for name in slash.names]
-            raise InputError(f"unknown command {name}; {hint(name, meant, f'did you mean {meant[0]}?')}")
-    names = [*(name for slash in SLASHES for name in slash.names), "/set system", "/set parameter", "/set think"]
-    more = "@ before a path attaches the file" if "/" in name[1:] else "/? lists all"
-    raise InputError(f"unknown command {name}; {hint(name, names, f'{more}; // sends a leading slash')}")
+        meant = [name for slash in action.slashes for name in slash.names]
+        if meant != ["/set"] and word in (action.title.lower(), *action.names.split(", ")):
+            if meant:
+                return hint(name, meant, f"did you mean {meant[0]}?")
+            return ATTACH if action.key == "@" else f"on the screen, ctrl+p finds {action.title!r}"
+    if options := [option for option in PARAMETERS if word[2:] and option.startswith(word)]:
+        return f"did you mean /set parameter {options[0]}?"
+    names = [name for slash in SLASHES for name in slash.names]
+    return hint(name, names, f"{ATTACH if '/' in name[1:] else '/? lists all'}; // sends a leading slash")
 
 
 def find(name: str) -> Slash | None:
     """The slash command with this name."""
     return next((slash for slash in SLASHES if name in slash.names), None)
+
+
+ATTACH = "@ before a path attaches the file"
+"""How a file goes into a message, for who looks for a command."""
 
 
 # Help on slash commands
@@ -227,7 +243,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("Mode: completion", "the model continues your text", "screen.kind('completion')", names="completion mode"),
     Action("Temporary conversation", "nothing of it is kept", "screen.slash('/set nohistory')",
            names="incognito, private, nohistory"),
-    Action("Attach a file", "or a folder, by its name", "screen.type('@')", key="@", names="file, folder, upload, add"),
+    Action("Attach a file", "or a folder, by its name", "screen.type('@')", key="@",
+           names="attach, file, folder, upload, add"),
     Action("Slash commands", "in the prompt", key="/",
            slash=Slash("/?", read_help, "[shortcuts]", "list the commands, or the keys"),
            names="commands"),
