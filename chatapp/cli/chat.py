@@ -54,7 +54,7 @@ def run(given: Namespace) -> int:
 
         if setup and given.system is None:
             setup = replace(setup, system=workspace.read_system(model or workspace.read_settings().model))
-        chosen = setup if setup and (setup.options or setup.system or setup.tools) else None
+        chosen = setup if setup and (setup.options or given.system is not None or setup.system or setup.tools) else None
         app.run(app.ChatApp(workspace, model=model, setup=chosen, driver=driver(ahead) if ahead else None))
     return 0
 

@@ -170,11 +170,11 @@ class Conversations(LaidOutOnce, Screen[None]):
         )
 
     def read_system(self, model: str) -> str:
-        """The system prompt that a new conversation begins with; none, where it cannot be read, which is told."""
+        """The system prompt of new conversations with a model; "" and a warning if it cannot be read."""
         try:
             return self.workspace.read_system(model)
         except UserError as error:
-            self.tell(str(error))
+            self.show_warning(str(error))
             return ""
 
     def show_warning(self, text: str) -> None:
