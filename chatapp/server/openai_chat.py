@@ -94,6 +94,7 @@ class ChatRequest(Requested):
     chat_template_kwargs: TemplateOptions | None = None
     modalities: list[Literal["text"]] | None = None
     verbosity: Literal["medium"] | None = None
+    safe_prompt: Literal[False] | None = Field(None, description="Of Mistral's: nothing is put before a prompt.")
     prediction: Any = Field(None, description="Not looked at: it would only save time.")
     metadata: Any = Field(None, description="Not looked at.")
     store: bool | None = Field(None, description="Not looked at: no completion can be asked for later.")

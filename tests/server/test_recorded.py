@@ -59,8 +59,9 @@ def served(engine: ScriptedEngine) -> Iterator[Served]:
                                   "max_tokens": 20, "stop": ["xyz"], "top_p": 0.9, "min_p": 0.05,
                                   "frequency_penalty": 0.1, "presence_penalty": 0.2, "repeat_penalty": 1.1,
                                   "num_ctx": 2048, "keep_alive": "5m", "think": False}, "Be brief.\nHello"),
-        ("/v1/chat/completions", {"model": "builtin", "stream": True, "random_seed": 3, "messages": [
-            *HELLO, {"role": "assistant", "content": "A", "prefix": False}]}, "Be brief.\nHello\nA"),
+        ("/v1/chat/completions", {"model": "builtin", "stream": True, "random_seed": 3, "safe_prompt": False,
+                                  "messages": [*HELLO, {"role": "assistant", "content": "A", "prefix": False}]},
+         "Be brief.\nHello\nA"),
         ("/api/chat", {"model": "builtin", "messages": HELLO, "stream": True, "keep_alive": "5m", "think": False,
                        "options": {"temperature": 0.7, "top_k": 20, "seed": 3, "stop": ["xyz"], "top_p": 0.9,
                                    "min_p": 0.05, "frequency_penalty": 0.1, "presence_penalty": 0.2,
