@@ -79,7 +79,7 @@ def drive(editor: pynvim.Nvim) -> None:
     until(lambda: editor.current.line == TYPED + ghost and not read_ghost(editor))
     print("taken:", repr(editor.current.line), "cursor", editor.current.window.cursor)
     assert editor.current.window.cursor[1] == len(TYPED + ghost)
-    editor.input("<Esc>o<Esc>0C" + TYPED)
+    editor.input("<Esc>0C" + TYPED)  # below the line that was taken there is only one offer
     until(lambda: read_ghost(editor))
     editor.input("<C-]>")
     until(lambda: not read_ghost(editor))
