@@ -183,7 +183,7 @@ class Backend(Protocol):
 def get(name: str) -> Backend:
     """The backend called `name`."""
     if name not in NAMES:
-        raise BackendError(f"there is no backend called {name!r}; choose from {', '.join(NAMES)}")
+        raise BackendError(f"unknown backend {name!r}; choose from {', '.join(NAMES)}")
     return cast(Backend, import_module(f"backends.{name}"))  # a module that meets the protocol
 
 

@@ -43,5 +43,5 @@ if sys.platform == "win32":
         status = Status()
         status.length = ctypes.sizeof(status)
         if not ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
-            raise OSError("Windows does not tell how much memory there is")
+            raise OSError("Windows does not report how much memory there is")
         return int(status.total)

@@ -49,8 +49,8 @@ def check_inputs(graph: Path, names: set[str], required: set[str], known: set[st
     """Refuse a graph that lacks a required input or has an unknown one."""
     if missing := required - names:
         raise BackendError(
-            f"{graph} has no input {' or '.join(sorted(missing))}: it cannot go on where a text was left; take an "
+            f"{graph} has no input {' or '.join(sorted(missing))}, so it cannot continue a text; use an "
             "export with a cache (text-generation-with-past)"
         )
     if unknown := names - required - known:
-        raise BackendError(f"{graph} wants the input {' and '.join(sorted(unknown))}, of which nothing is known here")
+        raise BackendError(f"{graph} needs the input {' and '.join(sorted(unknown))}, which is unknown here")

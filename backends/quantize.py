@@ -85,7 +85,7 @@ PRECISIONS: Mapping[str, Precision] = {
 def precision(name: str) -> Precision:
     """The precision called `name`."""
     if name not in PRECISIONS:
-        raise BackendError(f"there is no precision called {name!r}; choose from {', '.join(PRECISIONS)}")
+        raise BackendError(f"unknown precision {name!r}; choose from {', '.join(PRECISIONS)}")
     return PRECISIONS[name]
 
 

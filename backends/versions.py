@@ -10,7 +10,7 @@ from backends.errors import BackendError
 
 def pip_install(packages: str) -> str:
     """The command that installs packages beside chatapp; a frozen program takes none."""
-    beside = " beside a chatapp that pip installed: this one takes no packages" if hasattr(sys, "frozen") else ""
+    beside = " in a chatapp installed with pip: this one cannot add packages" if hasattr(sys, "frozen") else ""
     return f"pip install {packages}{beside}"
 
 

@@ -117,7 +117,7 @@ class Workspace:
                 raise SettingsError(f"the store folder {folder} must be an absolute path; see `stores` in the settings")
             if not folder.is_dir():
                 where = printable(str(folder))
-                print(f"Note: the store folder {where} is not there; its models are left out", file=sys.stderr)
+                print(f"Note: the store folder {where} does not exist; its models are left out", file=sys.stderr)
         there = [folder for folder in folders if folder.is_dir()]
         usual = self.home / "models"
         first = next((folder for folder in there if os.access(folder, os.W_OK)), usual)
@@ -155,7 +155,7 @@ class Workspace:
         start = time.perf_counter()
         if elsewhere := self.split_remote(name):
             if draft:
-                raise UsageError(f"{name} answers on its server, where no model of yours can draft; leave it out")
+                raise UsageError(f"{name} runs on a server, where --draft-model does not work; leave it out")
             return self._with_preset(self._open_remote(*elsewhere))
         from chatapp.generation.resuming import ResumingEngine
         from chatapp.generation.states import STATES, States
@@ -199,7 +199,7 @@ class Workspace:
         from chatapp.placement import served
 
         def go_on_here() -> Engine:
-            on_fallback(f"the server that had {model.name} has ended, so it is opened here")
+            on_fallback(f"the server that had {model.name} open has stopped; opening it here")
             return open_here()
 
         return served.open_served(self.home, store, model, options, go_on_here)

@@ -43,7 +43,7 @@ def open_checkpoint(folder: Path) -> tuple[Checkpoint, Family, Decoder]:
     """Open the checkpoint in `folder`: it, its family, and the decoder that its configuration describes."""
     if path := linked(folder):
         if path.suffix in prebuilt.BACKENDS:
-            raise UnsupportedCheckpoint(f"{path} is an export: there is nothing that its logits can be compared with")
+            raise UnsupportedCheckpoint(f"{path} is an export and has no reference to compare its logits with")
         return gguf.open_gguf(path)
     checkpoint = Checkpoint(folder)
     try:
@@ -68,7 +68,7 @@ def convert(source: Path, target: Path, *, backend: str, precision: str, on_prog
     if needed > free:
         raise StoreError(
             f"{target.parent.name} needs about {amount(needed)} at {precision}, and {amount(free)} are free in "
-            f"{target.parent}; free some, or set CHATAPP_HOME to a folder on a larger disk"
+            f"{target.parent}; free some space, or set CHATAPP_HOME to a folder on a larger disk"
         )
     given = kept(checkpoint, weights, precision)
     watched = Watched(given, on_progress) if on_progress else given

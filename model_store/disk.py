@@ -22,7 +22,7 @@ def own(root: Path, *parts: str) -> Path:
     for part in parts:
         path = path / part
         if path.is_symlink():
-            raise StoreError(f"{path} is a symbolic link, which the store never makes; delete the link")
+            raise StoreError(f"{path} is a symbolic link, which the store does not allow; delete the link")
     return path
 
 
@@ -95,7 +95,7 @@ def writing(root: Path) -> Iterator[None]:
         )
         if error.errno in FULL:
             disk = error.filename2 or error.filename or root  # in a copy, the second file is written
-            what = f"the disk with {disk} is full; free some space, perhaps with: chatapp gc, or chatapp rm"
+            what = f"the disk with {disk} is full; to free space: chatapp gc or chatapp rm"
         raise StoreError(what) from error
 
 

@@ -33,7 +33,7 @@ def open_file(path: Path) -> BinaryIO:
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "it is a device, a pipe or a folder, and no file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(handle, "rb")
 
 
@@ -43,7 +43,7 @@ def read_bytes(path: Path) -> bytes:
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise OSError(errno.EFBIG, f"it has more than {most // MEGABYTE} MB", str(path))
+            raise OSError(errno.EFBIG, f"it is larger than {most // MEGABYTE} MB", str(path))
         return file.read(size)
 
 
@@ -52,7 +52,7 @@ def refuse_pointer(path: Path) -> None:
     with suppress(OSError), open_file(path) as file:
         if file.read(len(POINTER)) == POINTER:
             raise UnsupportedCheckpoint(
-                f"{path} only says which file is to be there; fetch it with: git lfs pull (in {path.parent})"
+                f"{path} is a Git LFS pointer; to download the file, run in {path.parent}: git lfs pull"
             )
 
 
@@ -66,14 +66,14 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(read_bytes(path))
     except FileNotFoundError:
-        raise UnsupportedCheckpoint(f"{path.parent} has no {path.name}; is it a checkpoint folder?") from None
+        raise UnsupportedCheckpoint(f"{path.parent} has no {path.name}; check that it is a checkpoint folder") from None
     except OSError as error:
         raise UnsupportedCheckpoint(f"cannot read {path}: {error.strerror}; check the file") from error
     except (ValueError, RecursionError) as error:
         refuse_pointer(path)
         raise UnsupportedCheckpoint(f"{path} is not valid JSON ({error}); download it again") from error
     if not isinstance(value, dict):
-        raise UnsupportedCheckpoint(f"{path} holds no JSON object; download it again")
+        raise UnsupportedCheckpoint(f"{path} is not a JSON object; download it again")
     return value
 
 

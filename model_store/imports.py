@@ -39,7 +39,7 @@ def plan(store: Store, given: str, *, name: str | None = None, copy: bool = Fals
     if source is None:
         hint = tell_pull(given) or "check the path"
         raise UnsupportedCheckpoint(
-            f"there is no file and no folder {given!r}, and no such repository in the cache of the Hub; {hint}"
+            f"no file or folder {given!r}, and no such repository in the Hugging Face cache; {hint}"
         )
     path = source.path
     if name is not None:
@@ -65,7 +65,7 @@ def refuse_taken(store: Store, name: str, path: Path) -> None:
         other = origin(known.folder if known else stopped) != path
         taken = taken or (other and name not in store.names_of(path))
     if taken:
-        raise StoreError(f"there is a model called {name!r} already; choose another --name, or: chatapp rm {name}")
+        raise StoreError(f"a model {name!r} already exists; choose another --name, or run: chatapp rm {name}")
 
 
 def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> StoredModel:
@@ -74,7 +74,7 @@ def carry_out(store: Store, plan: Plan, on_progress: Progress | None = None) -> 
     if plan.copied > plan.free:
         raise StoreError(
             f"copying {source.path} needs {plan.copied / 1e6:,.0f} MB, and {plan.free / 1e6:,.0f} MB are free in "
-            f"{store.root}; free some, or import it without --copy"
+            f"{store.root}; free some space, or import without --copy"
         )
     linked = source.is_checkpoint and not plan.copied
     with ExitStack() as until_done:

@@ -100,7 +100,7 @@ def alone(location: Location, what: str, on_wait: OnWait | None = None) -> Itera
             owner = read_owner(path)
             if on_wait is None:
                 raise StoreError(
-                    f"{location.name} is in use by {owner or 'another process'}; try again when that is done"
+                    f"{location.name} is in use by {owner or 'another process'}; try again when it has finished"
                 )
             on_wait(owner)
             time.sleep(LOOK)

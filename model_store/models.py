@@ -81,8 +81,8 @@ class StoredModel:
         if self.own_precision:
             return self.own_precision_reason
         if self.parameters >= LARGE:
-            return "from a billion parameters on memory is short, and 4 bits a weight halve what every token must read"
-        return "below a billion parameters 8 bits a weight are quick, and 4 would change the answers far more"
+            return "with a billion parameters or more, reading memory is the bottleneck, and 4 bits per weight halve it"
+        return "below a billion parameters, 8 bits per weight are fast, and 4 would change the answers much more"
 
 
 def usual_precision(parameters: int) -> str:
@@ -105,17 +105,17 @@ def is_name(name: str) -> bool:
 def fault_of(name: str) -> str:
     """Why no new model can have this name; "" if one can. Older models may have such a name."""
     if name == BUILTIN:
-        return "it is that of the model that comes with chatapp"
+        return "it is the name of the model that comes with chatapp"
     if name.casefold() in RESERVED:
-        return "a folder of the store is called so"
+        return "it is the name of a folder of the store"
     if not is_name(name):
-        return "a name has letters, digits and signs but / \\ ~ and :, no dot in front, and 200 bytes at most"
+        return "a name has letters, digits and signs other than / \\ ~ and :, no leading dot, and at most 200 bytes"
     if name.startswith("-"):
-        return "commands would take it for an option"
+        return "it looks like an option"
     if DEVICES.fullmatch(name):
-        return "on Windows it means a device"
+        return "it is a device name on Windows"
     if name.endswith((".", " ")) or name.startswith(" "):
-        return "no file system keeps a dot at the end, or spaces around it, everywhere"
+        return "not all file systems allow a dot at the end or spaces around a name"
     return ""
 
 

@@ -42,7 +42,7 @@ def find_export(path: Path) -> Path | None:
     for others, kind in (graphs, "ONNX exports"), (packages, "Core ML packages"):
         if not there and len(others) > 1:
             names = ", ".join(str(one.relative_to(path)) for one in others)
-            raise UnsupportedCheckpoint(f"{path} holds several {kind}; give the path of one of them: {names}")
+            raise UnsupportedCheckpoint(f"{path} contains several {kind}; give the path of one: {names}")
         there += others
     return next(iter(there), None)
 
@@ -107,5 +107,5 @@ def context_length(where: object, config: "Config") -> int:
     both = {**config, **(inner if isinstance(inner, dict) else {})}
     found = next((both[name] for name in LENGTHS if both.get(name) is not None), None)
     if type(found) is not int or found < 1:
-        raise UnsupportedCheckpoint(f"{where} does not say how long a context is; correct it")
+        raise UnsupportedCheckpoint(f"{where} does not state the context length; correct it")
     return found

@@ -123,7 +123,7 @@ class Store:
             return f"{name} is being removed by {owner}"
         if not pulled.is_begun(location) or pulled.is_here(location):
             return ""
-        how = f"is being pulled by {owner}; to wait for it" if owner else "has come in part; to go on"
+        how = f"is being pulled by {owner}; to wait for it" if owner else "is partly downloaded; to continue"
         return f"{name} {how}: chatapp pull {manifest.read_reference(location.partial)}"
 
     def look_up(self, name: str) -> StoredModel:
@@ -147,14 +147,14 @@ class Store:
             return self.register(found, self.location(found).checkpoint)
         if source := sources.find(name, self.places):
             return self.adopt(source)
-        hint = "on a server it can only run, chat, complete" if "@" in name else tell_pull(name)
+        hint = "models on a server can only run, chat and complete" if "@" in name else tell_pull(name)
         if not hint and (name.endswith(".gguf") or os.path.isabs(name)):
             hint = "check the path"
         hint = hint or suggest(name, [BUILTIN, *self.locations()])
         if not hint and (meant := suggest(name.lower(), catalog(), near=0.8)):
-            hint = f"{meant} chatapp pull fetches it"
-        hint = hint or "chatapp list shows the models that are here, chatapp search those that can be fetched"
-        raise ModelNotFound(f"there is no model and no folder called {name!r}; {hint}")
+            hint = f"{meant} to download it: chatapp pull"
+        hint = hint or "to see your models: chatapp list; to find others: chatapp search"
+        raise ModelNotFound(f"no model or folder {name!r}; {hint}")
 
     def adopt(self, source: "Source") -> StoredModel:
         """Link a user's own model."""
@@ -341,8 +341,8 @@ class Store:
             names = self.names_of(source.path)
             if len(names) == 1:
                 return self.location(names[0])
-            several = f"{len(names)} models are linked to {name}: {', '.join(names)}; name those to remove"
-            raise StoreError(several if names else f"nothing was made for {name}, which itself is never touched")
+            several = f"{len(names)} models are linked to {name}: {', '.join(names)}; give the ones to remove"
+            raise StoreError(several if names else f"nothing to delete for {name}; the folder itself is never touched")
         return self.location(name if name == BUILTIN else self.get(name).name)
 
     def remove_from(self, location: Location) -> int:
@@ -363,7 +363,7 @@ class Store:
     def forget(self, name: str, digest: str) -> None:
         """Delete what was made for a model whose checkpoint has changed, except a copied checkpoint."""
         folder = self.folder(name)
-        with self.working(name, "looking at it anew"):
+        with self.working(name, "checking it again"):
             manifest = self.location(name).manifest
             if manifest.exists() and read_manifest(manifest).get("fingerprint") == digest:
                 return  # another process was faster
@@ -381,7 +381,7 @@ class Store:
         except OSError as error:
             raise StoreError(
                 f"cannot read {error.filename or folder}, where the model {name} is: {error.strerror}; put it back, or "
-                f"forget the model with: chatapp rm {name}"
+                f"remove the model with: chatapp rm {name}"
             ) from error
         manifest = self.location(name).manifest
         if manifest.exists():
@@ -391,7 +391,7 @@ class Store:
             if self.renew(name, folder):
                 digest = links.fingerprint(folder)
         elif known:
-            raise ModelNotFound(f"{name} was removed meanwhile")
+            raise ModelNotFound(f"{name} was removed")
 
         from model_store.convert import describe
 

@@ -14,7 +14,7 @@ if [ "${1:-}" = --uninstall ]; then
     [ -d "$data" ] && echo "($(du -sh "$data" | cut -f1)); to delete them too: rm -r '$data'"
     exit 0
 fi
-case ${1:-} in -*) echo "there is no option $1; there is --uninstall, or the ADDRESS of a release" >&2; exit 2 ;; esac
+case ${1:-} in -*) echo "unknown option $1; use --uninstall, or the ADDRESS of a release" >&2; exit 2 ;; esac
 
 name=chatapp-*-linux-$(uname -m).tar.gz
 work=$(mktemp -d)

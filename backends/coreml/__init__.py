@@ -33,13 +33,13 @@ def devices() -> list[str]:
 def missing() -> str:
     """Why there are no devices; "" where there are."""
     if sys.platform != "darwin":
-        return "Core ML is part of macOS"
+        return "Core ML needs macOS"
     release = platform.mac_ver()[0]
     if int(release.partition(".")[0] or 0) < OLDEST:
-        return f"Core ML has had what is needed since macOS {OLDEST}, and this is {release}"
+        return f"Core ML needs macOS {OLDEST} or newer, and this is {release}"
     if not find_spec("coremltools"):
         if sys.version_info >= (3, NEWEST + 1):
-            return f"there is no coremltools for this Python; to use Core ML, install chatapp with Python 3.{NEWEST}"
+            return f"coremltools does not support this Python; install chatapp with Python 3.{NEWEST}"
         return "coremltools is not installed; run: pip install coremltools"
     return ""
 

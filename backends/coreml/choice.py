@@ -67,7 +67,7 @@ def recorded(folder: Path) -> dict[str, list[Trial]]:
     try:
         return {device: [Trial(**facts) for facts in found] for device, found in json.loads(path.read_text()).items()}
     except (OSError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise BackendError(f"{path} cannot be read ({error}); delete it, and the packages are tried anew") from error
+        raise BackendError(f"{path} cannot be read ({error}); delete it to try the packages again") from error
 
 
 def write(folder: Path, record: dict[str, list[Trial]]) -> None:

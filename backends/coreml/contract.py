@@ -89,7 +89,7 @@ def read(package: Path) -> Contract:
 
     given = {one.role: one for one in inputs.values()}
     if "tokens" not in given:
-        refuse(package, f"has no input input_ids, but {listed(inputs) or 'none'}: it is no decoder, or a part of one")
+        refuse(package, f"has no input input_ids, but {listed(inputs) or 'none'}: it is not a whole decoder")
     shortest, longest = counts(package, given["tokens"], inputs)
     every = shape[1] != 1 or longest == 1
     if shape[1] not in (None, 1, longest if shortest == longest else None):
@@ -97,7 +97,7 @@ def read(package: Path) -> Contract:
     if not every and shortest > 1 and "wanted" not in given:
         refuse(package, f"takes {shortest} tokens at once and has logits of the last one only, which may be padding")
     if states and "wanted" in given:
-        refuse(package, "has states and the input output_mask, of which nothing is known here together")
+        refuse(package, "has states and the input output_mask, which is unknown here together")
     masked = [one.last[1] for one in inputs.values() if one.role == "mask"]
     capacity = min([room(package, states, inputs) if states else longest, *masked])
     return Contract(
@@ -139,7 +139,7 @@ def array(package: Path, feature: Model_pb2.FeatureDescription) -> Array:
     """Read an input; its name must tell its role."""
     name, kind = feature.name, feature.type.multiArrayType
     if (role := ROLES.get(plain(name))) is None:
-        refuse(package, f"wants the input {name}, of which nothing is known here")
+        refuse(package, f"needs the input {name}, which is unknown here")
     flexible = kind.WhichOneof("ShapeFlexibility")
     if flexible == "enumeratedShapes":
         refuse(package, f"takes the input {name} in a few sizes only, which is not known here")
@@ -181,13 +181,13 @@ def find_logits(
     """The output with logits, and its shape, None for sizes that vary; the program has it if the output does not."""
     named = [name for name in outputs if plain(name) in LOGITS]
     if len(named) != 1:
-        refuse(package, f"has no output logits, but {', '.join(outputs) or 'none'}: it is no decoder, or a part of one")
+        refuse(package, f"has no output logits, but {', '.join(outputs) or 'none'}: it is not a whole decoder")
     types = [value.type.tensorType for one in operations for value in one.outputs if value.name == named[0]]
     shape = sizes_of(types[-1]) if types else ()
     if len(shape) == 2:  # of a single token
         shape = shape[0], 1, shape[1]
     if len(shape) != 3 or shape[0] not in (1, None) or not shape[2]:
-        refuse(package, f"does not say how many tokens its vocabulary has: its logits have the shape {shape}")
+        refuse(package, f"does not state the size of its vocabulary: its logits have the shape {shape}")
     return named[0], shape
 
 
@@ -208,7 +208,7 @@ def room(package: Path, states: Mapping[str, tuple[int, ...]], inputs: Mapping[s
     sizes = {shape[-2] if len(shape) in (4, 5) and min(shape) > 0 else 0 for shape in states.values()}
     if len(sizes) != 1 or 0 in sizes:
         described = ", ".join(f"{name} {shape}" for name, shape in states.items())
-        refuse(package, f"has states that are no keys and values of one length: {described}")
+        refuse(package, f"has states that are not keys and values of one length: {described}")
     if not any(one.role == "positions" or (one.role == "mask" and not one.fixed) for one in inputs.values()):
         refuse(package, f"has no mask of the text's length and no position_ids, but {listed(inputs)}")
     return sizes.pop()

@@ -62,7 +62,7 @@ def open_export(package: Path, folder: Path, device: str) -> Function:
 def placement(folder: Path, package: Package, device: str) -> dict[str, float]:
     """Each device's share of a decoding step's estimated work, from Core ML's compute plan."""
     path = str(compile_package(folder, package))
-    with foreign(f"Core ML does not tell where {path} runs"):
+    with foreign(f"Core ML does not report where {path} runs"):
         plan = coremltools.models.compute_plan.MLComputePlan.load_from_path(path, units(device))
         return shares(plan, plan.model_structure.program.functions["decode"].block.operations)
 

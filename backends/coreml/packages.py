@@ -144,4 +144,4 @@ def present(folder: Path, device: str) -> list[Package]:
 
 def unreadable(folder: Path, error: Exception) -> BackendError:
     """The error for a folder that is not as `lower` left it."""
-    return BackendError(f"Core ML cannot load {folder}: {error}; delete the folder, and the model is lowered anew")
+    return BackendError(f"Core ML cannot load {folder}: {error}; delete the folder to lower the model again")

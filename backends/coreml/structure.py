@@ -49,7 +49,7 @@ def shape_of(tensor: MIL_pb2.TensorType) -> tuple[int, ...]:
 def require(holds: bool, path: Path, complaint: str) -> None:
     """Raise BackendError unless a rule holds."""
     if not holds:
-        raise BackendError(f"the package {path} {complaint}; this is a mistake of chatapp, please report it")
+        raise BackendError(f"the package {path} {complaint}; this is a bug in chatapp: report it")
 
 
 def expected_states(lowered: Lowered, package: Package) -> set[str]:

@@ -89,7 +89,7 @@ def try_out(
         told = list(lines(output.read()))
         stage = ["starting", *(line["stage"] for line in told if "stage" in line)][-1]
         if not in_time:
-            return failed(f"it hung while {stage}: no end after {limit:.0f} s")
+            return failed(f"it hung while {stage}: not finished after {limit:.0f} s")
         if process.returncode == 0 and told and "report" in told[-1]:
             return Trial(**told[-1]["report"])
         complaints.seek(0)

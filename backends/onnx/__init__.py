@@ -62,7 +62,7 @@ def load(folder: Path, *, device: str = "cpu") -> Session:
     from backends.sliding import SlidingSession
 
     if device != "cpu":
-        raise BackendError(f"onnx runs on the device cpu here, not on {device!r}")
+        raise BackendError(f"onnx has only the device cpu here, not {device!r}")
     if exported := read(folder):
         return PrebuiltSession(exported)
     session = OnnxSession(folder)

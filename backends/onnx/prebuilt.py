@@ -32,14 +32,14 @@ class PrebuiltSession(CachedSession):
         self.presents = [name.replace("past_key_values", "present") for name in self.past]
         if not self.past or not {"logits", *self.presents} <= outputs.keys():
             raise BackendError(
-                f"{graph} has no caches (past_key_values, present): it cannot go on where a text was left; take an "
+                f"{graph} has no caches (past_key_values, present), so it cannot continue a text; use an "
                 "export with a cache (text-generation-with-past)"
             )
         for name, one in self.past.items():
             if one.type not in TYPES or len(one.shape) != 4 or not all(isinstance(one.shape[i], int) for i in (1, 3)):
                 raise BackendError(f"{graph} has the cache {name} of {one.type} {one.shape}, which is not supported")
         if not isinstance(outputs["logits"].shape[-1], int):
-            raise BackendError(f"{graph} does not say how many tokens its vocabulary has")
+            raise BackendError(f"{graph} does not state the size of its vocabulary")
         self.inputs = set(inputs)
         self.context_length, self.vocab_size = export.context_length, outputs["logits"].shape[-1]
         self.placement = Placement("onnx", "cpu", PRECISION)

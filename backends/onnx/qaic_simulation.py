@@ -32,7 +32,7 @@ def verify(graph: Path, specializations: Sequence[Mapping[str, int]]) -> None:
     except KeyError as error:
         raise BackendError(f"no specialization of {graph} gives a size to {error}") from error
     except (onnx.checker.ValidationError, shape_inference.InferenceError) as error:
-        raise BackendError(f"{graph} is no valid ONNX: {error}") from error
+        raise BackendError(f"{graph} is not valid ONNX: {error}") from error
 
 
 def half(values: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ class PrebuiltSession(CachedSession):
             raise BackendError(f"{graph} has no states or no logits; export it with --task text-generation-with-past")
         width = model.output("logits").get_partial_shape()[-1]
         if width.is_dynamic:
-            raise BackendError(f"{graph} does not say how many tokens its vocabulary has")
+            raise BackendError(f"{graph} does not state the size of its vocabulary")
         with foreign(f"OpenVINO cannot load {graph} on {device}", reason):
             self.request = core.compile_model(model, device, properties(device)).create_infer_request()
         self.context_length, self.vocab_size = export.context_length, int(width.get_length())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chatapp.placement.selection import PlacementOptions
 
 STATS_FORMATS = ("text", "json")
-OFFLINE = "refuse the network altogether"
+OFFLINE = "never use the network"
 """The help of `--offline`, which every command takes."""
 
 
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction) and message.endswith(f"required: {action.metavar}"):
-                message = f"say one of {', '.join(action.choices)}"
+                message = f"no {action.metavar} given; choose from {', '.join(action.choices)}"
         self.exit(2, f"Error: {printable(message)}; see {self.prog} --help\n")
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
@@ -55,15 +55,15 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             choices = [str(one) for one in action.choices]
             hint = suggest(str(value), choices, f"choose from {', '.join(choices)}")
-            raise argparse.ArgumentError(action, f"there is no {value!r}; {hint}")
+            raise argparse.ArgumentError(action, f"unknown value {value!r}; {hint}")
 
 
 def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None:
     """Add the generation options, named as the fields of `Options`; two defaults are given as texts for the help."""
     from chatapp.generation.options import KNOBS, ORDER
 
-    group = parser.add_argument_group("generation", "What the model's publisher recommends counts before our defaults.")
-    more = parser.add_argument_group("generation, seldom needed", "In which order what acts: docs/sampling.md.")
+    group = parser.add_argument_group("generation", "The publisher's recommendations override these defaults.")
+    more = parser.add_argument_group("generation, seldom needed", "Details and order: docs/sampling.md.")
     for name, knob in KNOBS.items():
         default = temperature if name == "temperature" else f"{knob.default:g}"
         option, kind, help_ = name_flag(name), type(knob.default), knob.help.format(default=default)
@@ -73,78 +73,78 @@ def add_generation(parser: Parser, *, temperature: str, max_tokens: str) -> None
         metavar="TEXT",
         action="append",
         dest="dry_breakers",
-        help="tokens with TEXT end what DRY takes for a sequence; repeatable, '' for none (default: newline : \" *)",
+        help="tokens that contain TEXT end a DRY sequence; repeatable, '' for none (default: newline : \" *)",
     )
     more.add_argument(
-        "--dry-whole-words", action="store_const", const=True, help="let DRY spare tokens that go on with a word"
+        "--dry-whole-words", action="store_const", const=True, help="exempt tokens inside a word from DRY"
     )
     more.add_argument(
-        "--bad-word", metavar="TEXT", action="append", dest="bad_words", help="do not write TEXT; repeatable"
+        "--bad-word", metavar="TEXT", action="append", dest="bad_words", help="never generate TEXT; repeatable"
     )
     more.add_argument(
-        "--sampler-order", metavar="NAME,...", type=parse_order, help=f"what acts first (usually {', '.join(ORDER)})"
+        "--sampler-order", metavar="NAME,...", type=parse_order, help=f"sampler order (default: {', '.join(ORDER)})"
     )
     group.add_argument(
-        "--logit-bias", metavar="ID=BIAS", type=parse_bias, action="append", help="for one token; repeatable"
+        "--logit-bias", metavar="ID=BIAS", type=parse_bias, action="append", help="bias a token's logit; repeatable"
     )
-    group.add_argument("--logprobs", metavar="K", type=int, help="log-probabilities, also of the K likeliest tokens")
-    group.add_argument("--seed", metavar="N", type=int, help="the same seed gives the same text")
-    group.add_argument("--max-tokens", metavar="N", type=int, help=f"at most N (default: {max_tokens})")
-    group.add_argument("--stop", metavar="TEXT", action="append", help="end before this text; repeatable")
-    group.add_argument("-n", "--n", metavar="N", type=int, help="so many completions (default: 1)")
+    group.add_argument("--logprobs", metavar="K", type=int, help="print log-probabilities, and the K likeliest tokens")
+    group.add_argument("--seed", metavar="N", type=int, help="make the answer reproducible (default: random)")
+    group.add_argument("--max-tokens", metavar="N", type=int, help=f"generate at most N tokens (default: {max_tokens})")
+    group.add_argument("--stop", metavar="TEXT", action="append", help="stop before TEXT; repeatable")
+    group.add_argument("-n", "--n", metavar="N", type=int, help="generate N completions (default: 1)")
     add_placement(parser)
 
 
 def add_grammars(parser: Parser) -> None:
     """Add the options that constrain the whole answer."""
-    group = parser.add_argument_group("what the answer must be", "At most one of these: docs/constraints.md.")
+    group = parser.add_argument_group("constraints", "Give at most one. Details: docs/constraints.md.")
     which = group.add_mutually_exclusive_group()
-    which.add_argument("--json-schema", metavar="FILE", help="JSON that the schema in FILE describes")
-    which.add_argument("--json-object", action="store_const", const=True, help="a JSON object, of any kind")
-    which.add_argument("--regex", metavar="PATTERN", help="a text that PATTERN matches as a whole")
-    which.add_argument("--grammar", metavar="FILE", help="a text of the grammar in FILE, in Lark's notation")
-    which.add_argument("--choice", metavar="TEXT", action="append", help="TEXT; repeatable: one of them")
+    which.add_argument("--json-schema", metavar="FILE", help="answer with JSON that matches the schema in FILE")
+    which.add_argument("--json-object", action="store_const", const=True, help="answer with any JSON object")
+    which.add_argument("--regex", metavar="PATTERN", help="answer with text that PATTERN matches as a whole")
+    which.add_argument("--grammar", metavar="FILE", help="answer with text of the Lark grammar in FILE")
+    which.add_argument("--choice", metavar="TEXT", action="append", help="answer with one of the TEXTs; repeatable")
 
 
 def add_speculation(parser: Parser) -> None:
     """Add the options of speculative decoding."""
-    group = parser.add_argument_group("speculation", "Several tokens a step, and the same text: docs/speculation.md.")
+    group = parser.add_argument_group("speculation", "Faster decoding of the same text. Details: docs/speculation.md.")
     which = group.add_mutually_exclusive_group()
     which.add_argument(
         "--speculate",
         action="store_const",
         const=True,
-        help="guess, also with a seed or at int8 (default: where it pays and the text stays the same)",
+        help="guess tokens, even with --seed or at int8 (default: where it is faster and the text stays the same)",
     )
     which.add_argument(
-        "--no-speculate", action="store_const", const=False, dest="speculate", help="one token after the other"
+        "--no-speculate", action="store_const", const=False, dest="speculate", help="decode one token at a time"
     )
-    group.add_argument("--draft-model", metavar="NAME", help="let a smaller model of the same vocabulary guess")
+    group.add_argument("--draft-model", metavar="NAME", help="guess with a smaller model of the same vocabulary")
     group.add_argument(
-        "--check-lossless", action="store_true", help="answer once more by plain steps, and compare token by token"
+        "--check-lossless", action="store_true", help="answer again without guesses and compare token by token"
     )
 
 
 def add_beams(parser: Parser) -> None:
     """Add the options of beam search."""
-    group = parser.add_argument_group("beam search", "The likeliest texts instead of drawn ones: docs/sampling.md.")
-    group.add_argument("--num-beams", metavar="N", type=int, help="go on with N texts at once; -n of them are told")
+    group = parser.add_argument_group("beam search", "Instead of sampling. Details: docs/sampling.md.")
+    group.add_argument("--num-beams", metavar="N", type=int, help="search with N beams; -n of them are printed")
     group.add_argument(
-        "--length-penalty", metavar="L", type=float, help="scores are divided by length to the power of L (default: 1)"
+        "--length-penalty", metavar="L", type=float, help="divide scores by length to the power of L (default: 1)"
     )
     group.add_argument(
         "--early-stopping",
         metavar="WHEN",
         type=parse_early_stopping,
-        help="end with N texts: false if others are hardly better, true at once, never if they may be (default: false)",
+        help="true: stop at N texts, false: when better is unlikely, never: when it is impossible (default: false)",
     )
-    group.add_argument("--num-beam-groups", metavar="G", type=int, help="groups that avoid each other's tokens")
-    group.add_argument("--diversity-penalty", metavar="D", type=float, help="by how much they avoid them")
+    group.add_argument("--num-beam-groups", metavar="G", type=int, help="G groups that avoid each other's tokens")
+    group.add_argument("--diversity-penalty", metavar="D", type=float, help="how strongly groups do so")
     group.add_argument(
-        "--beam-sampling", action="store_const", const=True, help="draw beams, with the options of generation"
+        "--beam-sampling", action="store_const", const=True, help="sample the beams, with the options of generation"
     )
     group.add_argument(
-        "--show-beams", action="store_true", help="tell on standard error which beams go on, end and are given up"
+        "--show-beams", action="store_true", help="print on standard error which beams continue, end and are dropped"
     )
 
 
@@ -175,14 +175,14 @@ def read_options(given: Namespace) -> dict[str, Any]:  # Any: each option has it
         check_grammar(options)
     if getattr(given, "draft_model", None):
         if not chosen.setdefault("speculate", True):
-            raise OptionError("--draft-model guesses, and --no-speculate forbids it; leave one of them out")
+            raise OptionError("--draft-model and --no-speculate contradict each other; leave one out")
         for name in ("n", "num_beams"):
             if chosen.get(name, 1) > 1:
-                message = f"--draft-model guesses for one text, and {name} asks for several; leave one of them out"
+                message = f"--draft-model works for one text, and {name} asks for several; leave one out"
                 raise OptionError(message, name)
     check_beam_options(chosen)
     if getattr(given, "show_beams", False) and chosen.get("num_beams", 1) == 1:
-        raise OptionError("--show-beams is for a beam search; give --num-beams too")
+        raise OptionError("--show-beams needs a beam search; add --num-beams")
     return chosen
 
 
@@ -198,7 +198,7 @@ def check_beam_options(chosen: Mapping[str, Any]) -> None:
     if chosen.get("num_beams", 1) > 1 and not chosen.get("beam_sampling"):
         drawing = [name for name in (*ORDER, "xtc_probability", "dynamic_temperature", "seed") if name in chosen]
         if idle := [name for name in drawing if name != "temperature" or chosen[name]]:
-            message = f"{idle[0]} is for drawing, and a beam search takes the likeliest; add --beam-sampling"
+            message = f"{idle[0]} is for sampling, and a beam search does not sample; add --beam-sampling"
             raise OptionError(message, idle[0])
 
 
@@ -219,7 +219,7 @@ def add_placement(parser: Parser) -> None:
         "--objective",
         metavar="NAME",
         choices=OBJECTIVES,
-        help="what it should be best for: chat, completion, throughput (many at once) or battery",
+        help="what to optimise for: chat, completion, throughput (many at once) or battery",
     )
 
 
@@ -234,11 +234,9 @@ def read_placement(given: Namespace) -> "PlacementOptions":
 
 def add_remote(parser: Parser) -> None:
     """Add the options for a model on a server."""
-    group = parser.add_argument_group(
-        "server", "It gets the text. MODEL@SERVER is the same, wherever a model is named."
-    )
-    group.add_argument("--remote", metavar="SERVER", help="its address, or its name: see `chatapp remote`")
-    group.add_argument("--model", dest="remote_model", metavar="NAME", help="of its models (default: its first)")
+    group = parser.add_argument_group("server", "Your text goes there. MODEL@SERVER works wherever MODEL does.")
+    group.add_argument("--remote", metavar="SERVER", help="a name from `chatapp remote list`, or an address")
+    group.add_argument("--model", dest="remote_model", metavar="NAME", help="one of its models (default: the first)")
 
 
 def read_model(given: Namespace, name: str) -> str:
@@ -247,34 +245,34 @@ def read_model(given: Namespace, name: str) -> str:
 
     server, named = getattr(given, "remote", None), getattr(given, "remote_model", None)
     if named and not server:
-        raise UsageError("--model names a model of a server: give --remote too, or the model as the first word")
+        raise UsageError("--model names a model of a server; add --remote, or give the model as the first word")
     if server:
         if named and name:
-            raise UsageError(f"two models were named, {name} and {named}; leave one out")
+            raise UsageError(f"two models were given, {name} and {named}; leave one out")
         name = f"{name or named or ''}@{server}"
         if not Workspace().split_remote(name):
-            address = f"as an address: http://{server}" if ":" in server else "chatapp remote list tells the names"
-            raise UsageError(f"there is no server {server!r}; {address}")
+            address = f"as an address: http://{server}" if ":" in server else "to see your servers: chatapp remote list"
+            raise UsageError(f"unknown server {server!r}; {address}")
     if Workspace().split_remote(name):
         for option in ("backend", "device", "precision"):
             if getattr(given, option, None):
-                raise UsageError(f"--{option} is for models on this machine, and {name} is on a server; leave it out")
+                raise UsageError(f"--{option} needs a model on this machine, and {name} is on a server; leave it out")
     return name
 
 
 def add_output(parser: Parser) -> None:
     """Add the options for what is printed."""
     group, form = add_form(parser)
-    form.add_argument("-x", "--extract", action="store_true", help="the first block of code and nothing else")
-    group.add_argument("--stats", choices=STATS_FORMATS, metavar="[text|json]", help="timings, on standard error")
+    form.add_argument("-x", "--extract", action="store_true", help="print only the first code block")
+    group.add_argument("--stats", choices=STATS_FORMATS, metavar="[text|json]", help="print timings on standard error")
 
 
 def add_form(parser: Parser) -> "tuple[argparse._ArgumentGroup, argparse._MutuallyExclusiveGroup]":
     """Add the options for how text is printed; returns their group and that of which only one may be given."""
     group = parser.add_argument_group("output")
     form = group.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON object per completion instead of text")
-    form.add_argument("--raw", action="store_true", help="leave control characters as the model wrote them")
+    form.add_argument("--json", action="store_true", help="print one JSON object per completion")
+    form.add_argument("--raw", action="store_true", help="print control characters unchanged")
     return group, form
 
 
@@ -306,31 +304,31 @@ def add_setup(parser: Parser) -> None:
     from chatapp.generation.text.thinking import EFFORTS
 
     group = parser.add_argument_group("setup")
-    group.add_argument("--system", metavar="TEXT|@NAME", help="what all answers keep to; @NAME is one of the library")
+    group.add_argument("--system", metavar="TEXT|@NAME", help="the system prompt; @NAME takes it from the library")
     think = group.add_mutually_exclusive_group()
-    think.add_argument("--think", action="store_true", default=None, help="let the model think first, if it can")
-    think.add_argument("--no-think", dest="think", action="store_false", help="let it answer at once")
-    effort = "how much it is to think, if its chat template knows that: low, medium or high"
+    think.add_argument("--think", action="store_true", default=None, help="think before answering, if the model can")
+    think.add_argument("--no-think", dest="think", action="store_false", help="answer without thinking")
+    effort = "how much to think, if the model can: low, medium or high"
     think.add_argument("--reasoning-effort", dest="think", choices=EFFORTS, metavar="E", help=effort)
-    group.add_argument("--tools", metavar="SERVER", action="append", help="let it call tools of a server; repeatable")
-    group.add_argument("--preset", metavar="NAME", help="options by name: precise, creative, code, ... or your own")
+    group.add_argument("--tools", metavar="SERVER", action="append", help="allow an MCP server's tools; repeatable")
+    group.add_argument("--preset", metavar="NAME", help="named options: precise, creative, code, ... or your own")
 
 
 def read_secret(name: str, read: Callable[[str], str]) -> str:
     """Read a token or key without echo, using `read`; if standard input is not a terminal, read a line of it."""
     try:
-        found = read(f"{name.capitalize()} (it is not shown): ") if sys.stdin.isatty() else sys.stdin.readline()
+        found = read(f"{name.capitalize()} (not shown): ") if sys.stdin.isatty() else sys.stdin.readline()
     except EOFError:  # Ctrl+D
         found = ""
     if not found.strip():
-        raise InputError(f"no {name} was given; nothing was changed")
+        raise InputError(f"no {name} given; nothing changed")
     return found.strip()
 
 
 def parse_number(text: str) -> int:
     """Parse a positive integer."""
     if not re.fullmatch(r"[1-9]\d{0,8}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
 
 
@@ -365,7 +363,7 @@ def check_backend(text: str) -> str:
     from backends import NAMES
 
     if text not in NAMES:
-        raise argparse.ArgumentTypeError(f"there is no backend {text!r}; choose from {', '.join(NAMES)}")
+        raise argparse.ArgumentTypeError(f"unknown backend {text!r}; choose from {', '.join(NAMES)}")
     return text
 
 
@@ -374,5 +372,5 @@ def check_precision(text: str) -> str:
     from backends.quantize import PRECISIONS
 
     if text not in PRECISIONS:
-        raise argparse.ArgumentTypeError(f"there is no precision {text!r}; choose from {', '.join(PRECISIONS)}")
+        raise argparse.ArgumentTypeError(f"unknown precision {text!r}; choose from {', '.join(PRECISIONS)}")
     return text

@@ -18,11 +18,11 @@ def add(parser: Parser) -> None:
     parser.add_argument("model", metavar="MODEL")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--tokens", metavar="N", type=parse_number, default=64, help="decode steps timed (default: 64)")
-    which.add_argument("--load", action="store_true", help="time only how it loads")
-    parser.add_argument("--all-backends", action="store_true", help="one after the other, each in a fresh process")
+    which.add_argument("--load", action="store_true", help="time only the loading")
+    parser.add_argument("--all-backends", action="store_true", help="time each backend, in its own process")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--csv", action="store_true", help="print a row for each figure")
+    form.add_argument("--csv", action="store_true", help="print CSV, one row per figure")
     parser.add_argument("--steps", action="store_true", help=argparse.SUPPRESS)  # for jobs.py
     add_placement(parser)
 
@@ -36,7 +36,7 @@ def run(given: Namespace) -> None:
     tokens = 0 if given.load else given.tokens
     if given.all_backends:
         if given.backend or given.device:
-            raise UsageError("--all-backends times every backend on every device: leave --backend and --device out")
+            raise UsageError("--all-backends times every backend and device; leave out --backend and --device")
         rest = ["--load"] if given.load else ["--tokens", str(tokens)]
         rest += ["--precision", given.precision] if given.precision else []
         figures = bench.measure_each(given.model, selection.list_devices(), rest, warn=note)

@@ -9,23 +9,23 @@ from chatapp.text.units import size, table
 from chatapp.workspace import Workspace
 from model_store import runtime_caches
 
-DETAILS = "Runtimes keep compiled models for a quicker start. What is deleted is made again when it is needed."
+DETAILS = "Runtimes cache compiled models so that they load faster. What you clear is compiled again when needed."
 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.add_argument("action", choices=("list", "clear"), nargs="?", default="list", metavar="list|clear")
-    parser.add_argument("models", metavar="MODEL", nargs="*", help="with clear: only of these models")
+    parser.add_argument("models", metavar="MODEL", nargs="*", help="with clear: only these models")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(given: Namespace) -> None:
     """List the caches, or delete them."""
     if given.action == "list" and given.models:
-        raise UsageError(f"cache lists them all; to delete those of {given.models[0]}: chatapp cache clear ...")
+        raise UsageError(f"cache list takes no MODEL; to clear a model's caches: chatapp cache clear {given.models[0]}")
     known = Workspace().open_store().every_location()
     if unknown := [name for name in given.models if name not in known]:
-        raise InputError(f"there is no model called {unknown[0]!r}; chatapp list shows those that are here")
+        raise InputError(f"no model {unknown[0]!r}; to see your models: chatapp list")
     clear = given.action == "clear"
     found = runtime_caches.caches(known[name] for name in given.models or known)
     if clear:

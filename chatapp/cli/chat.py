@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from chatapp.conversation import Setup
 
 DETAILS = """\
-Without --plain it is the screen, as without any command. The plain mode prints lines and nothing else: no colours,
-no cursor that jumps. It is for screen readers, and for terminals that can do no more (TERM=dumb chooses it).
+Without --plain, opens the screen, as does chatapp without a command. Plain mode prints lines only, without colours or
+cursor movement, for screen readers and simple terminals; it is the default if TERM=dumb.
 """
-DUMB = "This terminal cannot show a screen (TERM=dumb): this is the plain mode."
+DUMB = "TERM=dumb cannot show the screen; using plain mode."
 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp chat [MODEL] [options]"
-    parser.add_argument("model", metavar="MODEL", nargs="?", help="as for run (default: the one in settings.toml)")
-    parser.add_argument("--plain", action="store_true", help="lines only, for screen readers")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="as for `chatapp run` (default: as in settings.toml)")
+    parser.add_argument("--plain", action="store_true", help="print lines only, for screen readers")
     add_setup(parser)
     add_remote(parser)
 
@@ -42,7 +42,7 @@ def run(given: Namespace) -> int:
     if given.plain:
         return talk(workspace, model, setup, given.system)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError("the screen needs a terminal; for one answer, try: chatapp run builtin 'import numpy as'")
+        raise InputError("the screen needs a terminal; for one answer, run: chatapp run builtin 'import numpy as'")
     if os.environ.get("TERM") == "dumb":
         print(DUMB, file=sys.stderr, flush=True)
         return talk(workspace, model, setup, given.system)

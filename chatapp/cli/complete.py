@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from chatapp.completion.index import FolderIndex
 
 DETAILS = """\
-MODEL is as for `run`, the default is builtin. FILE is the file, `-` or nothing is standard input;
-a single argument is the file. What stands far from the place is left out when the context is full.
+MODEL is as for `chatapp run` (default: builtin). A single argument is FILE; `-`, or no FILE, is standard input.
+If the file does not fit the context, text far from the position is left out.
 
-What the model finds likeliest and what follows the same text elsewhere in the file, and in the project,
-is ranked by how likely it is right: what an editor offers that asks `chatapp lsp` for it.
+Suggestions come from the model, and from what follows the same text elsewhere in the file and the project. They are
+ranked by how likely they are to be right, as those that `chatapp lsp` shows in an editor.
 """
 ALL = 50
 """Offers that `--explain` shows."""
@@ -37,15 +37,15 @@ def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp complete [MODEL] [FILE | -] [--at LINE:COL] [options]"
     parser.add_argument(
-        "--at", metavar="LINE:COL", type=parse_place, help="where, as editors count, from 1:1 (default: the end)"
+        "--at", metavar="LINE:COL", type=parse_place, help="the position, counted from 1:1 (default: the end)"
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--lines", metavar="K", type=parse_number, default=1, help="up to K lines (default: 1)")
-    length.add_argument("--multiline", action="store_const", const=None, dest="lines", help="as the block asks")
-    parser.add_argument("--no-recall", action="store_true", help="do not offer what the file itself has")
-    parser.add_argument("--project", metavar="FOLDER", help="look at the other files of a folder too")
-    parser.add_argument("-n", "--n", metavar="N", type=parse_number, default=1, help="so many offers (default: 1)")
-    parser.add_argument("--explain", action="store_true", help="tell where offers come from and why others lost")
+    length.add_argument("--multiline", action="store_const", const=None, dest="lines", help="the lines of the block")
+    parser.add_argument("--no-recall", action="store_true", help="suggest only what the model writes")
+    parser.add_argument("--project", metavar="DIR", help="suggest from the other files of DIR too")
+    parser.add_argument("-n", "--n", metavar="N", type=parse_number, default=1, help="print N suggestions (default: 1)")
+    parser.add_argument("--explain", action="store_true", help="show the source and rank of all suggestions")
     add_placement(parser)
     add_remote(parser)
     add_form(parser)
@@ -56,7 +56,7 @@ def parse_place(text: str) -> tuple[int, int]:
     """Parse a line and a column."""
     found = re.fullmatch(r"([1-9]\d{0,8}):([1-9]\d{0,8})", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is not LINE:COL, both counted from 1, such as 12:5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not LINE:COL, such as 12:5")
     return int(found[1]), int(found[2])
 
 
@@ -66,7 +66,7 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
     given.model = model[0] if model else None
     placed = re.fullmatch(r"(.+?):(\d+:\d+)", given.file)
     if placed and not Path(given.file).exists():
-        parser.error(f"there is no file {given.file}; a place is given apart: {placed[1]} --at {placed[2]}")
+        parser.error(f"there is no file {given.file}; for a position in a file: {placed[1]} --at {placed[2]}")
     return words[2:]
 
 
@@ -83,7 +83,7 @@ def run(given: Namespace) -> int:
     model = read_model(given, given.model or ("" if given.remote else workspace.read_settings().model))
     engine = open_model(workspace, read_placement(given), model).engine
     if not engine.can_infill:
-        note("This model was not taught to fill gaps: it goes on from the place, and does not see what stands behind.")
+        note("This model was not trained to fill gaps: it continues the text and does not see what comes after.")
     completer = Completer(engine, matching=not given.no_recall)
     with stoppable() as stop:
         found = completer.offers(
@@ -96,7 +96,7 @@ def run(given: Namespace) -> int:
     if stop.is_set():
         note("Interrupted.")
     elif not found:
-        note("Nothing to offer here.")
+        note("No suggestion here.")
     return 130 if stop.is_set() else 0
 
 
@@ -119,11 +119,11 @@ def split_at(text: str, at: tuple[int, int] | None, file: str) -> tuple[str, str
     lines = text.split("\n")
     if line > len(lines):
         has = f"{len(lines):,} line{'s' * (len(lines) != 1)}"
-        raise InputError(f"{file} has {has}, so {line}:{column} is outside it; give another --at")
+        raise InputError(f"{file} has {has}, so {line}:{column} is outside it; choose another --at")
     width = len(lines[line - 1].removesuffix("\r"))
     if column > width + 1:
         raise InputError(
-            f"line {line} of {file} ends at column {width + 1}, so {line}:{column} is outside it; give another --at"
+            f"line {line} of {file} ends at column {width + 1}, so {line}:{column} is outside it; choose another --at"
         )
     start = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
     return text[:start], text[start:]
@@ -138,7 +138,7 @@ def print_offers(found: Sequence["Offer"], form: Form) -> None:
             print(json.dumps(facts | {"probability": offer.probability, "withheld": offer.withheld}), flush=True)
             continue
         if headed:
-            note(f"offer {number} of {len(found)}, from the {offer.source}")
+            note(f"suggestion {number} of {len(found)}, from the {offer.source}")
         write(offer.text, form)
         end_line(offer.text, form)
 
@@ -148,10 +148,10 @@ def explain(found: Sequence["Offer"], n: int, threshold: float) -> None:
     rows = []
     for number, offer in enumerate(found, 1):
         where = f"{offer.source}, {offer.path}" if offer.path else offer.source
-        verdict = offer.withheld and f"only when asked for: {offer.withheld}" or "shown unasked"
+        verdict = offer.withheld and f"only on request: {offer.withheld}" or "shown automatically"
         if number > n:
-            verdict = f"not printed: place {number}" + (f"; {verdict}" if offer.withheld else "")
+            verdict = f"not printed: rank {number}" + (f"; {verdict}" if offer.withheld else "")
         first = offer.text.split("\n")[0]
         rows.append((f"{offer.probability:.2f}", printable(where), verdict, printable(first)))
     print(table(("PROBABILITY", "FROM", "EDITORS", "TEXT"), rows), file=sys.stderr)
-    print(f"\nEditors show the first one unasked from {threshold:.2f} on.", file=sys.stderr)
+    print(f"\nEditors show the first one automatically at {threshold:.2f} or more.", file=sys.stderr)

@@ -16,9 +16,9 @@ from chatapp.workspace import Workspace
 
 DETAILS = """\
 bash: chatapp completion bash >~/.local/share/bash-completion/completions/chatapp
-zsh:  chatapp completion zsh >_chatapp, in a folder of $fpath
+zsh:  chatapp completion zsh >_chatapp, in a directory of $fpath
 fish: chatapp completion fish >~/.config/fish/completions/chatapp.fish
-Packages of chatapp have done so.
+Packages of chatapp install it already.
 """
 BASH = r"""# chatapp: completion for bash
 _chatapp() {
@@ -68,7 +68,7 @@ def add(parser: Parser) -> None:
     """Add the arguments."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("shell", nargs="?", choices=tuple(SHELLS), metavar="bash|zsh|fish")
-    which.add_argument("--line", metavar="LINE", help="print what may stand at its end; the shells ask by that")
+    which.add_argument("--line", metavar="LINE", help="print completions for LINE (used by the script)")
 
 
 def run(given: Namespace) -> int:

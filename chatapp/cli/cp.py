@@ -9,8 +9,8 @@ from chatapp.workspace import Workspace
 from model_store.upkeep import copies, usage
 
 DETAILS = """\
-Both names share the files, so that the copy takes no room where the disk knows links; what happens to one leaves the
-other as it is.
+The names share the model's files where the disk supports links, so the copy takes no space. Deleting one leaves the
+other unchanged.
 """
 
 

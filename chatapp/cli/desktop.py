@@ -9,10 +9,9 @@ from chatapp.text.errors import InputError
 from chatapp.workspace import Workspace
 
 DETAILS = """\
-The window shows the same screen as a terminal does, with the same conversations; both may be open at once.
-It comes by the system's web view (pip install pywebview), over a connection within this machine that takes
-one client, which has a secret. Where there is no web view, a page of your browser opens instead.
-A second start brings the window to the front.
+The window shows the same screen and conversations as a terminal; both may be open at once.
+It uses the system's web view (pip install pywebview), over a local connection that only this window can use.
+Without a web view, a page in your browser opens instead. A second start brings the window to the front.
 """
 
 
@@ -20,10 +19,10 @@ def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp desktop [MODEL] [options]"
     parser.add_argument(
-        "model", metavar="MODEL", nargs="?", default="", help="as for chat (default: where it was left)"
+        "model", metavar="MODEL", nargs="?", default="", help="as for `chatapp chat` (default: the last one used)"
     )
-    parser.add_argument("--browser", action="store_true", help="a page of your browser instead of a window")
-    parser.add_argument("--screen-reader", action="store_true", help="tell a screen reader what the screen shows")
+    parser.add_argument("--browser", action="store_true", help="open a page in your browser instead")
+    parser.add_argument("--screen-reader", action="store_true", help="make the screen readable for a screen reader")
 
 
 def run(given: Namespace) -> int:
@@ -37,7 +36,7 @@ def run(given: Namespace) -> int:
         if not running.is_first:
             running.raise_window()
             if given.model or given.screen_reader:
-                note("chatapp was open already: a model is chosen there (Ctrl+O), --screen-reader counts at a start.")
+                note("chatapp is already open: choose a model there with Ctrl+O; --screen-reader needs a restart.")
             return 0
         command = (*COMMAND, given.model) if given.model else COMMAND
         if given.browser or not has_view():
@@ -59,8 +58,7 @@ def has_view() -> bool:
         return True
     if not browser.is_there():
         raise InputError(
-            f"neither a window nor a page can be opened: {lack}, and no browser was found; "
-            "in a terminal the screen needs neither: chatapp"
+            f"cannot open a window ({lack}) and found no browser; to open the screen in a terminal, run: chatapp"
         )
-    print(f"No window: {lack}. The page opens in your browser instead.", file=sys.stderr, flush=True)
+    print(f"No window: {lack}. Opening a page in your browser instead.", file=sys.stderr, flush=True)
     return False

@@ -28,4 +28,4 @@ def run(given: Namespace) -> None:
         ]
         print_json(facts)
     else:
-        print(table(("BACKEND", "DEVICE", "RUNS, OR WHY NOT"), rows))
+        print(table(("BACKEND", "DEVICE", "STATUS"), rows))

@@ -10,8 +10,8 @@ from chatapp.workspace import Workspace
 from model_store.upkeep import usage
 
 DETAILS = """\
-OWN is of the checkpoint in the store, SHARED what other models have as well, LOWERED what was made for the backends.
-A checkpoint that was linked where it is takes no room in the store.
+OWN is the model's part of the checkpoint, SHARED the part that other models use too, LOWERED what was made for the
+backends. A linked checkpoint takes no space in the store.
 """
 
 

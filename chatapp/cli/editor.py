@@ -20,8 +20,8 @@ from chatapp.text.printable import printable
 from chatapp.text.units import table
 
 DETAILS = """\
-Without NAME: the editors. With NAME, its configuration goes to standard output, and where it belongs to standard error.
---write puts it there. What is in a file already stays: a file of lines is added to, after a copy, any other is refused.
+Without NAME, lists the editors. With NAME, prints its configuration on standard output and where to put it on standard
+error. --write puts it there: it backs up and extends a file of lines, and never changes any other existing file.
 """
 PLACEHOLDER = '"/path/to/chatapp"'
 """The command's place in a configuration; a JSON string is also valid in Lua, Lisp, TOML and Vim script."""
@@ -54,7 +54,7 @@ EDITORS = {
         "1.139 (code-server 4.139.1)",
         "vscode.json",
         "the user's settings (Preferences: Open User Settings (JSON))",
-        after="install its extension, which docs/editors.md tells how to build",
+        after="build and install its extension: docs/editors.md",
     ),
     "jupyterlab": Editor(
         "JupyterLab",
@@ -62,7 +62,7 @@ EDITORS = {
         "4.6.6",
         "jupyterlab.json",
         "~/.jupyter/jupyter_server_config.json",
-        after="install its extension, which docs/editors.md tells how to build",
+        after="build and install its extension: docs/editors.md",
     ),
     "neovim": Editor("Neovim", "grey text", "0.11.4", "neovim.lua", "nvim/plugin/chatapp.lua"),
     "emacs": Editor(
@@ -83,15 +83,15 @@ EDITORS = {
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_argument("name", metavar="NAME", nargs="?", type=parse_name, help="one of the editors")
-    parser.add_argument("--write", action="store_true", help="put the configuration where the editor reads it")
+    parser.add_argument("name", metavar="NAME", nargs="?", type=parse_name, help="an editor from the list")
+    parser.add_argument("--write", action="store_true", help="write the configuration where the editor reads it")
 
 
 def parse_name(name: str) -> str:
     """Check the name of an editor."""
     if name not in EDITORS:
-        hint = suggest(name, EDITORS, f"known are {', '.join(EDITORS)}")
-        raise argparse.ArgumentTypeError(f"there is no configuration for {name!r}; {hint}")
+        hint = suggest(name, EDITORS, f"choose from {', '.join(EDITORS)}")
+        raise argparse.ArgumentTypeError(f"unknown editor {name!r}; {hint}")
     return name
 
 
@@ -99,20 +99,20 @@ def run(given: Namespace) -> None:
     """List the editors, or print or write the configuration of one."""
     if not given.name:
         if given.write:
-            raise UsageError("say which editor's configuration to write, such as chatapp editor neovim --write")
-        rows = [(name, one.title, one.shows, one.tested or "not run here") for name, one in EDITORS.items()]
-        return print(table(("NAME", "EDITOR", "OFFERS AS", "TESTED WITH"), rows))
+            raise UsageError("--write needs an editor, such as: chatapp editor neovim --write")
+        rows = [(name, one.title, one.shows, one.tested or "not tested") for name, one in EDITORS.items()]
+        return print(table(("NAME", "EDITOR", "SHOWN AS", "TESTED WITH"), rows))
     editor = EDITORS[given.name]
     text = read_configuration(editor, find_command())
     if given.write:
         return write_configuration(editor, text)
     print(text, end="")
     if editor.after:
-        note(f"This belongs into {editor.place}. And {editor.after}.")
+        note(f"Put this into {editor.place}. Then {editor.after}.")
     else:
-        note(f"This belongs into {printable(str(find_place(editor)))}; with --write, chatapp puts it there.")
+        note(f"Put this into {printable(str(find_place(editor)))}, or run this command with --write.")
     if not editor.tested:
-        note(f"{editor.title} was not run with it here.")
+        note(f"Not tested with {editor.title}.")
 
 
 def find_command() -> str:
@@ -120,7 +120,7 @@ def find_command() -> str:
     beside = Path(sys.executable).parent
     found = shutil.which("chatapp", path=str(beside)) or shutil.which("chatapp")
     if not found:
-        raise InputError(f"the command chatapp is neither in {beside} nor on the PATH; put it there")
+        raise InputError(f"cannot find the command chatapp in {beside} or on PATH; add its folder to PATH")
     return str(Path(found).absolute())
 
 
@@ -141,27 +141,27 @@ def find_place(editor: Editor) -> Path:
 def write_configuration(editor: Editor, text: str) -> None:
     """Write the configuration, unless that would change existing content."""
     if editor.after:
-        raise InputError(f"nothing is written for {editor.title}: {editor.after}")
+        raise InputError(f"--write does not support {editor.title}; {editor.after}")
     if os.name == "nt":
-        raise InputError("on Windows nothing is written, since editors have other folders there; do it by hand")
+        raise InputError("--write does not support Windows; add the lines of `chatapp editor NAME` by hand")
     path = find_place(editor)
     before = path.read_text("utf-8") if path.exists() else None
     if before is not None and text in before:
-        note(f"{printable(str(path))} has it already.")
+        note(f"{printable(str(path))} is already set up.")
         return
     if before is None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
-        note(f"Written: {printable(str(path))}. To undo it, delete that file.")
+        note(f"Wrote {printable(str(path))}. To undo, delete the file.")
         return
     if not editor.adds:
         raise InputError(
-            f"{path} is there already and stays as it is; put the lines of `chatapp editor` into it by hand, "
-            "or move it away first"
+            f"{path} already exists and was not changed; add the lines of `chatapp editor` by hand, "
+            "or move the file away"
         )
     backup = path.with_name(f"{path.name}.before-chatapp")
     if backup.exists():
-        raise InputError(f"{backup} is there already, from an earlier time; move it away first")
+        raise InputError(f"{backup} already exists from an earlier run; move it away first")
     shutil.copy2(path, backup)
     write_whole(path, before.rstrip("\n") + "\n\n" + text)
-    note(f"Added to {printable(str(path))}. To undo it, move {printable(str(backup))} back.")
+    note(f"Added to {printable(str(path))}. To undo, move {printable(str(backup))} back.")

@@ -11,9 +11,8 @@ from chatapp.text.printable import printable
 from chatapp.workspace import Workspace
 
 DETAILS = """\
-DIR must be new or empty. Each target has options and a page of its own: chatapp export openvino --help.
-With --check the export is loaded afterwards, and compared with the model as it runs here; the exit code is 1 where
-they differ.
+DIR must be new or empty. Each target has its own options: chatapp export openvino --help.
+--check loads the export and compares it with the model as it runs here; the exit code is 1 if they differ.
 """
 
 VERDICTS = {True: "ok", False: "FAILED", None: "left"}
@@ -29,7 +28,7 @@ def add(parser: Parser) -> None:
         added.add_argument("folder", metavar="DIR", type=parse_path)
         for field in fields(target.Options):
             add_option(added, field.name, field.default, field.metadata)
-        added.add_argument("--check", action="store_true", help="load the export, and compare it with ours")
+        added.add_argument("--check", action="store_true", help="load the export and compare it with the model")
 
 
 def add_option(parser: Parser, name: str, default: Any, facts: Any) -> None:  # Any: of a dataclass' field

@@ -10,8 +10,8 @@ from chatapp.workspace import Workspace
 from model_store.upkeep import garbage
 
 DETAILS = """\
-Deletes files that no model has, pulls that were stopped more than a week ago, what killed processes left, and models
-lowered for other versions of their runtimes. What another process works on is left alone.
+Deletes files that belong to no model, pulls interrupted more than a week ago, leftovers of killed processes, and
+models lowered for other versions of their runtimes. Files that another process is using are kept.
 """
 
 

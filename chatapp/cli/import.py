@@ -13,17 +13,17 @@ from model_store import imports
 
 DETAILS = """\
 PATH is the folder of a checkpoint, a GGUF file, ollama:NAME[:TAG], lmstudio:PUBLISHER/REPOSITORY, or a repository
-ORGANISATION/NAME in the cache of the Hugging Face Hub. What is linked must stay where it is.
+ORGANISATION/NAME in the Hugging Face cache. Linked files must stay where they are.
 """
 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.add_argument("source", metavar="PATH")
-    parser.add_argument("--name", metavar="NAME", help="what it is to be called (default: after the file or folder)")
+    parser.add_argument("--name", metavar="NAME", help="the model's name (default: that of the file or folder)")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--link", action="store_true", help="leave the files where they are (default)")
-    how.add_argument("--copy", action="store_true", help="copy them into the store")
+    how.add_argument("--link", action="store_true", help="link to the files (default)")
+    how.add_argument("--copy", action="store_true", help="copy the files into the store")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be imported")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -47,5 +47,5 @@ def run(given: Namespace) -> None:
         describe_precision(model),
         Fact("copied", copied),
     ]
-    how = f"Imported: chatapp run {model.name}" if done else "This is a dry run: nothing was done."
+    how = f"Imported: chatapp run {model.name}" if done else "Dry run: nothing was imported."
     print(printable(f"{lay_out(facts)}\n\n{how}"))

@@ -17,7 +17,7 @@ CACHE_FIELDS = ("name", "family", "parameters", "size", "why_not")
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_argument("--cache", action="store_true", help="those in the cache of the Hugging Face Hub instead")
+    parser.add_argument("--cache", action="store_true", help="list the models in the Hugging Face cache instead")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -61,7 +61,7 @@ def print_cache(store: Store, *, as_json: bool) -> None:
     if as_json:
         return print_json([dict(zip(CACHE_FIELDS, one, strict=True)) for one in found])
     if not found:
-        return print(printable(f"There are no models in {store.places.hub_cache}."))
+        return print(printable(f"No models in {store.places.hub_cache}."))
     rows = [
         (name, family or "-", count(parameters) if parameters else "-", size(held) if held else "-", why)
         for name, family, parameters, held, why in found

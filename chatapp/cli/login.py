@@ -9,7 +9,7 @@ from chatapp.cli.arguments import Parser, read_secret
 from chatapp.settings import offline
 from chatapp.text.printable import printable
 
-DETAILS = "The token is read without showing it, or from standard input, and kept where huggingface_hub keeps it."
+DETAILS = "The token is read without echo, or from standard input, and saved where huggingface_hub keeps it."
 
 
 def add(parser: Parser) -> None:
@@ -23,5 +23,5 @@ def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> None:
     offline.require_network("login")
     place = hub.site()
     if sys.stdin.isatty():
-        print(f"Make a token that may read at {place.endpoint}/settings/tokens", file=sys.stderr)
+        print(f"Create a read token at {place.endpoint}/settings/tokens", file=sys.stderr)
     print(f"logged in as {printable(hub.login(read_secret('token', read)))}")

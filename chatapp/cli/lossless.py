@@ -16,9 +16,9 @@ def check_lossless(view: LineView, turn: Turn, quick: Reply) -> int:
     """Generate the answer again by plain steps and print whether it is the same; returns the exit code."""
     usage, dialogue = quick.usage, view.dialogue
     if usage is None or not usage.drafted:
-        note("Lossless: nothing was guessed, so there is nothing to compare.")
+        note("Lossless: no tokens were guessed, so there is nothing to compare.")
         return 0
-    note(f"Guesses: {describe_guesses(usage)}. Answering once more by plain steps ...")
+    note(f"Guesses: {describe_guesses(usage)}. Answering again without guesses ...")
     options = replace(turn.options, seed=usage.seed, speculate=False, logprobs=LIKELIEST)
     before = dialogue.before(turn.replies[0])
     assert turn.asked is not None, "it has answered"
@@ -35,12 +35,12 @@ def describe(found: Comparison) -> str:
     if not found.was or not found.now:
         return f"Not the same: one of the answers ends after {found.place:,} tokens."
     here, there = quote(found.was.text), quote(found.now.text)
-    where = f"Not the same from token {found.place + 1:,} on: {here} with guesses, {there} by plain steps."
+    where = f"Not the same from token {found.place + 1:,} on: {here} with guesses, {there} without."
     if found.fell_to is None or found.now.logprob is None:
-        return f"{where}\nThe first is not among the {LIKELIEST} likeliest of the plain step."
+        return f"{where}\nThe first is not among the {LIKELIEST} likeliest without guesses."
     gap = abs(found.now.logprob - found.fell_to)
     return (
-        f"{where}\nThe model found them {gap:.4f} apart in log-probability: several tokens at once are rounded "
-        "otherwise than one. That decides between tokens about as likely and, where tokens are drawn, between any two "
-        "at whose border the random number falls. --no-speculate, or a --seed without --speculate, avoids it."
+        f"{where}\nTheir log-probabilities differ by {gap:.4f}. Reading several tokens at once rounds differently than "
+        "reading one, which can decide between equally likely tokens, or where a random number falls between two. "
+        "To avoid this: --no-speculate, or --seed without --speculate."
     )

@@ -11,15 +11,14 @@ from chatapp.text.signals import ENDING
 from chatapp.workspace import Workspace
 
 DETAILS = """\
-An editor starts this command and talks to it over standard input and output, as the Language Server Protocol says:
-textDocument/inlineCompletion, and textDocument/completion for editors without it.
-What an editor can set: docs/commands.md. How each is set up: chatapp editor.
+The editor talks to it over standard input and output, in the Language Server Protocol: textDocument/inlineCompletion,
+or textDocument/completion if the editor lacks that. To set up an editor: chatapp editor. Settings: docs/commands.md.
 """
 
 
 def add(parser: Parser) -> None:
     """Add the arguments: only --stdio, which some editors pass."""
-    parser.add_argument("--stdio", action="store_true", help="as it is anyway; some editors say so")
+    parser.add_argument("--stdio", action="store_true", help="the default; accepted because some editors pass it")
 
 
 def run(given: Namespace) -> int:
@@ -29,7 +28,7 @@ def run(given: Namespace) -> int:
     for number in (signal.SIGINT, *ENDING):
         signal.signal(number, signal.SIG_DFL)  # a thread waiting for input would keep Python from exiting
     if sys.stdin.isatty():
-        note("An editor starts this and talks to it: chatapp editor tells how. Ctrl+C leaves.")
+        note("Waiting for an editor; to set one up: chatapp editor. Ctrl+C quits.")
     output = claim_output()
     from chatapp.lsp.server import Server, serve
 

@@ -21,38 +21,38 @@ from chatapp.text.printable import printable
 from chatapp.text.signals import ENDING
 
 COMMANDS = {
-    "run": "answer one prompt, or talk line by line",
-    "chat": "open the screen, or talk in plain lines",
-    "desktop": "open the screen in a window of its own",
-    "complete": "fill in code at a place in a file",
-    "lsp": "complete code in an editor, which starts this",
-    "serve": "answer other programs, in the protocols of OpenAI, Ollama, llama.cpp and more",
-    "deploy": "run replicas of a model on many machines, behind one server",
-    "service": "start the server whenever you log in",
-    "editor": "tell what an editor needs to complete code with chatapp",
-    "pull": "download a model, verify it, and make it ready to run",
+    "run": "answer one prompt, or chat line by line",
+    "chat": "open the screen, or chat in plain lines",
+    "desktop": "open the screen in its own window",
+    "complete": "complete code at a position in a file",
+    "lsp": "run the language server that editors start",
+    "serve": "serve models over the APIs of OpenAI, Anthropic, Ollama, llama.cpp and KServe",
+    "deploy": "run replicas of a model on many machines behind one server",
+    "service": "start the server at login",
+    "editor": "print an editor's configuration for code completion",
+    "pull": "download a model, verify it and make it ready to run",
     "search": "find models to pull",
-    "login": "keep a token of the Hugging Face Hub, for gated and private models",
-    "remote": "name servers that have models, and forget them",
-    "mcp": "name servers of tools that a model may call, and forget them",
-    "list": "list the models that are here",
-    "import": "bring a model that is on this machine into the store",
-    "show": "tell about a model",
-    "rm": "delete what was made for a model",
+    "login": "save a Hugging Face Hub token, for gated and private models",
+    "remote": "manage servers whose models you use",
+    "mcp": "manage MCP servers whose tools a model may call",
+    "list": "list the models on this machine",
+    "import": "add a model on this machine to the store",
+    "show": "show details of a model",
+    "rm": "delete models",
     "cp": "give a model a second name",
-    "du": "tell what each model takes on the disk",
-    "gc": "delete what no model needs",
-    "cache": "list what runtimes keep for a quicker start, or delete it",
-    "devices": "list the backends and devices that are usable here",
-    "bench": "time a model: loading, first token, decoding, memory",
-    "replay": "compute a kept answer again, and compare",
-    "why": "tell why a model runs where it does, as measured here",
-    "export": "write a model as other programs load it",
+    "du": "show the disk space that each model uses",
+    "gc": "delete files that no model needs",
+    "cache": "list or clear the caches of the runtimes",
+    "devices": "list the backends and devices that work on this machine",
+    "bench": "measure a model: load time, first token, decoding, memory",
+    "replay": "recompute a saved answer and compare",
+    "why": "show why a model runs where it does",
+    "export": "export a model for another engine",
     "verify": "compare a model's logits with a reference",
-    "stats": "tell what became of completions in editors",
-    "sessions": "look after your conversations",
-    "completion": "print what lets a shell complete commands and options",
-    "version": "tell the versions of chatapp and of what it runs on",
+    "stats": "show statistics of code completion in editors",
+    "sessions": "manage saved conversations",
+    "completion": "print a shell completion script",
+    "version": "show the versions of chatapp and its dependencies",
 }
 """The commands in the order of the help page. Each is a module with `add`, which adds its arguments, and `run`.
 
@@ -62,9 +62,9 @@ ALIASES = {"ls": "list"}
 GARBAGE = 10_000
 """Allocations before the garbage collector runs: importing makes no garbage, and this saves 20 ms."""
 EPILOG = """\
-Everything runs on this machine; only pull, search and login use the network, and servers that you name.
-Text goes to standard output, everything else to standard error.
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (what was written is kept).
+Everything runs on this machine. Only pull, search, login and servers that you name use the network.
+Answers go to standard output, everything else to standard error.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (the text so far is kept).
 """
 
 
@@ -141,8 +141,8 @@ def check_text(argv: Sequence[str]) -> None:
             word.encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"the argument '{word[:40]}' is not UTF-8 text (character {error.start + 1:,}); convert it, or rename "
-                "the file that it names"
+                f"the argument '{word[:40]}' is not valid UTF-8 (character {error.start + 1:,}); convert it, or rename "
+                "the file"
             ) from error
 
 
@@ -158,8 +158,8 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser, commands = build_parsers(argv)
     first = argv[0] if argv else "-"
     if not first.startswith("-") and first not in commands:
-        meant = hint(first, commands, other_programs.COMMANDS) or f"; if that is a model: chatapp run {first}"
-        parser.error(f"there is no command {first!r}{meant}")
+        meant = hint(first, commands, other_programs.COMMANDS) or f"; to run a model: chatapp run {first}"
+        parser.error(f"unknown command {first!r}{meant}")
     takes_words = first in commands and commands[first].get_default("name_words")
     end = argv.index("--") if takes_words and "--" in argv else len(argv)
     rest = argv[end + 1 :]
@@ -172,10 +172,10 @@ def parse(argv: Sequence[str]) -> Namespace:
     refuse_options(used, (word for word in words if word.startswith("-") and word != "-"))
     words = [*given.words, *words, *rest]
     if extra := given.name_words(used, given, words) if given.name_words else words:
-        used.error(f"there is one argument too many: {extra[0]!r}")
+        used.error(f"unexpected argument {extra[0]!r}")
     if given.command and (given.screen_model or given.screen_remote):
         name = "--model" if given.screen_model else "--remote"
-        parser.error(f"{name} is for the screen where it stands before a command; write it behind {given.command}")
+        parser.error(f"{name} before a command applies to the screen; put it after {given.command}")
     return given
 
 
@@ -186,21 +186,21 @@ def refuse_options(used: Parser, words: Iterable[str]) -> None:
         known = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", listed)
         if (name := word.partition("=")[0]) not in known:
             meant = used.get_default("option_hint") or hint(name, known, other_programs.OPTIONS)
-            used.error(f"there is no option {name}{meant}")
+            used.error(f"unknown option {name}{meant}")
 
 
 def build_parsers(argv: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
     """The main parser, and the commands' parsers by name; only commands named in `argv` get their arguments."""
     parser = Parser(
         prog="chatapp",
-        description="Chat and complete code with a model that runs on this machine. Without a command: a screen.",
+        description="Chat and complete code with a model that runs on this machine. Without COMMAND, opens the screen.",
         epilog=EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"chatapp {__version__}")
     parser.add_argument("--offline", action="store_true", help=f"with any command: {OFFLINE}")
     parser.add_argument("--model", dest="screen_model", metavar="MODEL", help="the screen's model (default: builtin)")
     parser.add_argument(
-        "--remote", dest="screen_remote", metavar="SERVER", help="let it answer instead: an address, or a name"
+        "--remote", dest="screen_remote", metavar="SERVER", help="use a model of this server: a name or an address"
     )
     parser.set_defaults(plain=False, system=None, preset=None, think=None, tools=None, words=[], name_words=None)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")

@@ -16,19 +16,19 @@ from chatapp.text.units import table
 from chatapp.workspace import Workspace
 
 DETAILS = """\
-  add NAME [--] COMMAND...  name a program, which is started when a conversation uses it
-  add NAME URL              name an address of streamable HTTP
-  import FILE               name the servers of an mcp.json, as Claude Desktop, LM Studio, Cursor and VS Code have it
-  list                      list the servers; none is started
-  tools [NAME]              start servers, and list what they offer
-  remove NAME               forget one
+  add NAME [--] COMMAND...  add a program, which starts when a conversation uses it
+  add NAME URL              add a server at a streamable HTTP address
+  import FILE               add the servers of an mcp.json of Claude Desktop, LM Studio, Cursor or VS Code
+  list                      list the servers, without starting any
+  tools [NAME]              start the servers and list their tools
+  remove NAME               remove a server
 
-Servers speak the Model Context Protocol; they are tables [mcp.NAME] of settings.toml, and this writes there.
-A conversation uses one after /tools on NAME, with models whose chat template knows tools. Each call is asked about.
+Servers speak the Model Context Protocol (MCP). They are saved as tables [mcp.NAME] in settings.toml.
+/tools on NAME lets a conversation use one, if the model's chat template supports tools. You are asked before each call.
 
-A program gets few variables of the environment: PATH, HOME and the like, what --env sets, what --pass names.
-It runs with your rights, and may use the network, also with --offline. Options of its own stand behind --,
-as in: chatapp mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/papers
+A program gets only PATH, HOME and the like from the environment, and the variables of --env and --pass.
+It runs with your rights and may use the network, even with --offline. Put its own options after --:
+chatapp mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/papers
 """
 ACTIONS = ("add", "import", "list", "tools", "remove")
 SHOWN = 100
@@ -39,14 +39,14 @@ def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp mcp add NAME [--] COMMAND | add NAME URL | import FILE | list | tools [NAME] | remove NAME"
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
-    parser.set_defaults(option_hint=": those of the program stand behind --")
-    group = parser.add_argument_group("of add")
-    group.add_argument("--env", metavar="NAME=VALUE", action="append", help="a variable for the program; repeatable")
-    group.add_argument("--pass", dest="passed", metavar="NAME", action="append", help="one of yours; repeatable")
-    group.add_argument("--key-variable", metavar="NAME", help="the variable with the key for an address")
-    group.add_argument("--tool", dest="tools", metavar="NAME", action="append", help="only this tool; repeatable")
-    group.add_argument("--seconds", metavar="N", type=float, help="how long a call may take (default: 60)")
-    parser.add_argument("--json", action="store_true", help="print JSON, of list and tools")
+    parser.set_defaults(option_hint="; put the program's own options after --")
+    group = parser.add_argument_group("options of add")
+    group.add_argument("--env", metavar="NAME=VALUE", action="append", help="set a variable; repeatable")
+    group.add_argument("--pass", dest="passed", metavar="NAME", action="append", help="pass a variable; repeatable")
+    group.add_argument("--key-variable", metavar="NAME", help="the environment variable that holds the key")
+    group.add_argument("--tool", dest="tools", metavar="NAME", action="append", help="use only this tool; repeatable")
+    group.add_argument("--seconds", metavar="N", type=float, help="time limit of a call (default: 60)")
+    parser.add_argument("--json", action="store_true", help="print JSON (list and tools)")
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
@@ -67,11 +67,11 @@ def run(given: Namespace) -> int:
         case "import":
             return import_servers(workspace, given.name)
         case _ if not given.name:
-            raise UsageError(f"which server? write: chatapp mcp {given.action} NAME")
+            raise UsageError(f"no server given; run: chatapp mcp {given.action} NAME")
         case "remove":
             workspace.read_settings()  # raises for invalid settings before the file is changed
             tool_servers.remove(settings, given.name)
-            print(printable(f"{given.name} is forgotten"))
+            print(printable(f"Removed {given.name}"))
         case "add":
             add_server(workspace, read_server(given))
     return 0
@@ -82,14 +82,14 @@ def read_server(given: Namespace) -> ToolServer:
     name, place = given.name, given.place
     if not place:
         raise UsageError(
-            f"what is it? write: chatapp mcp add {name} COMMAND... or chatapp mcp add {name} http://HOST/mcp"
+            f"no command or URL given; run: chatapp mcp add {name} COMMAND... or chatapp mcp add {name} http://HOST/mcp"
         )
     at = "://" in place[0]
     if at and place[1:]:
-        raise UsageError(f"{place[1]!r} is too much: an address stands alone")
+        raise UsageError(f"unexpected argument {place[1]!r} after the URL")
     pairs = [pair.partition("=") for pair in given.env or ()]
     if wrong := next((name for name, equals, _ in pairs if not equals), ""):
-        raise UsageError(f"--env {wrong} has no value; write NAME=VALUE, or --pass {wrong} for the one that you have")
+        raise UsageError(f"--env {wrong} has no value; write --env {wrong}=VALUE, or --pass {wrong} to pass your own")
     lines = {
         "url" if at else "command": place[0] if at else place,
         "env": {variable: value for variable, _, value in pairs},
@@ -105,14 +105,14 @@ def read_server(given: Namespace) -> ToolServer:
 def import_servers(workspace: Workspace, file: str) -> int:
     """Keep the servers of another program's file, each whole or not at all; 1 where one cannot be."""
     if not file:
-        raise UsageError("which file? write: chatapp mcp import mcp.json")
+        raise UsageError("no file given; run: chatapp mcp import mcp.json")
     try:
         content = json.loads(read_input(file))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is not valid JSON ({error})") from error
     found = content.get("mcpServers", content.get("servers")) if isinstance(content, dict) else None
     if not isinstance(found, dict):
-        raise InputError(f"{file} names no servers of tools: it has neither mcpServers nor servers")
+        raise InputError(f"{file} has no MCP servers: neither mcpServers nor servers is there")
     wrong = 0
     for name, one in found.items():
         try:
@@ -128,9 +128,9 @@ def translate(one: Any, where: str) -> Any:  # Any: JSON
     if not isinstance(one, dict) or not isinstance(one.get("args", []), list):
         return one
     if kept := [field for field in ("headers", "cwd") if one.get(field)]:
-        raise ToolServerError(f"{where} has {kept[0]}, which none gets here; use mcp add, and --key-variable for a key")
+        raise ToolServerError(f"{where} has {kept[0]}, which chatapp lacks; use mcp add, and --key-variable for a key")
     if "${" in json.dumps(one):
-        raise ToolServerError(f"{where} has a placeholder (${{...}}); put its value there, or use --pass of mcp add")
+        raise ToolServerError(f"{where} has a placeholder (${{...}}); write its value, or use chatapp mcp add --pass")
     if left := [field for field in one if field not in ("command", "args", "env", "url", "type")]:
         note(f"{where}: {', '.join(left)} left out")
     lines = {"command": [one["command"], *one.get("args", [])]} if "command" in one else {}
@@ -147,10 +147,10 @@ def add_server(workspace: Workspace, server: ToolServer) -> None:
     workspace.read_settings()  # raises for invalid settings before the file is changed
     tool_servers.add(workspace.home / "settings.toml", server)
     if server.command and not shutil.which(server.command[0]):
-        warn(f"there is no program {server.command[0]!r} here yet")
-    print(printable(f"{server.name} is {server.place}; /tools on {server.name} lets a conversation use it"))
+        warn(f"program {server.command[0]!r} not found")
+    print(printable(f"{server.name} is {server.place}; /tools on {server.name} enables it in a conversation"))
     if elsewhere:
-        note(f"What a model passes to its tools goes to {elsewhere}.")
+        note(f"Arguments of its tools go to {elsewhere}.")
 
 
 def list_servers(workspace: Workspace, *, as_json: bool) -> None:
@@ -161,7 +161,7 @@ def list_servers(workspace: Workspace, *, as_json: bool) -> None:
     if as_json:
         return print_json([{**vars(one), "env": dict(one.env), "leaves": bool(leaves(one))} for one in servers])
     if not servers:
-        return note("No server of tools has a name yet; chatapp mcp add NAME COMMAND... gives one.")
+        return note("No MCP servers yet; to add one: chatapp mcp add NAME COMMAND...")
     rows = [(one.name, f"goes to {away}" if (away := leaves(one)) else "stays here", one.place) for one in servers]
     print(printable(table(("NAME", "TEXT", "COMMAND OR ADDRESS"), rows)))
 
@@ -177,7 +177,7 @@ def list_tools(workspace: Workspace, name: str, *, as_json: bool) -> int:
     toolset = workspace.open_tools(keep)
     servers = toolset.find_servers([name] if name else [])
     if not servers:
-        note("No server of tools has a name yet; chatapp mcp add NAME COMMAND... gives one.")
+        note("No MCP servers yet; to add one: chatapp mcp add NAME COMMAND...")
     tools = toolset.look([one.name for one in servers])
     if as_json:
         print_json([{"server": one.server.name, **one.function.describe()["function"]} for one in tools])

@@ -1,15 +1,15 @@
 """What users of Ollama, llama.cpp and other programs type, and what that is here."""
 
 COMMANDS = {
-    "ps": "chatapp service status tells what a server has in memory",
-    "stop": "a model leaves the memory with the program that opened it, and that of a server by its --keep-alive",
-    "create": "chatapp import takes a model's files; its options are [NAME] in HOME/presets.toml, and "
-    "its system prompt is HOME/prompts/NAME.md",
-    "push": "nothing is uploaded; chatapp export writes a model for other programs",
-    **dict.fromkeys(("config", "settings"), "settings are lines of HOME/settings.toml: docs/files.md"),
-    **dict.fromkeys(("embed", "embeddings"), "models here write text, and embed none"),
-    "doctor": "chatapp devices tells what runs here, and chatapp why MODEL why it runs where it does",
-    **dict.fromkeys(("convert", "quantize"), "chatapp run, pull and export take --precision"),
+    "ps": "to see which models are in memory: chatapp service status",
+    "stop": "a model is unloaded when the program that opened it exits, or by the server's --keep-alive",
+    "create": "for model files: chatapp import; options go into [NAME] in HOME/presets.toml, a system prompt into "
+    "HOME/prompts/NAME.md",
+    "push": "chatapp uploads nothing; to write a model for other programs: chatapp export",
+    **dict.fromkeys(("config", "settings"), "settings are in HOME/settings.toml: docs/files.md"),
+    **dict.fromkeys(("embed", "embeddings"), "models here write text and do not embed"),
+    "doctor": "to see what runs here: chatapp devices; why a model runs where it does: chatapp why MODEL",
+    **dict.fromkeys(("convert", "quantize"), "use --precision of chatapp run, pull or export"),
     **dict.fromkeys(("start", "server"), "serve"),
     **dict.fromkeys(("models", "tags"), "list"),
     **dict.fromkeys(("get", "download", "install"), "pull"),
@@ -23,16 +23,16 @@ COMMANDS = {
 }
 """Their commands: one of ours, or a sentence, in which HOME is the folder of everything."""
 OPTIONS = {
-    **dict.fromkeys(("-p", "--prompt"), "the prompt follows the model: chatapp run MODEL PROMPT"),
-    **dict.fromkeys(("-m", "-hf"), "the model, or the path of a GGUF file, is a word: chatapp run MODEL PROMPT"),
-    "-s": "write --system TEXT, or --seed N",
-    "-o": "options have names of their own, such as --temperature 0",
-    **dict.fromkeys(("-i", "-cnv", "--interactive"), "without a PROMPT one talks line by line"),
-    "--hidethinking": "what is thought goes to standard error",
+    **dict.fromkeys(("-p", "--prompt"), "run: chatapp run MODEL PROMPT"),
+    **dict.fromkeys(("-m", "-hf"), "run: chatapp run MODEL PROMPT, where MODEL may be a GGUF file"),
+    "-s": "use --system TEXT or --seed N",
+    "-o": "options have their own names, such as --temperature 0",
+    **dict.fromkeys(("-i", "-cnv", "--interactive"), "without a PROMPT, chatapp run chats line by line"),
+    "--hidethinking": "thinking goes to standard error",
     "--image": "models here read text only",
-    "--modelfile": "chatapp show MODEL tells what one would, and with --template the chat template",
-    "--keepalive": "chatapp serve --keep-alive keeps models in memory",
-    "--format": "chatapp run --json-object or --json-schema FILE says what an answer is",
+    "--modelfile": "for the same facts: chatapp show MODEL; for the chat template: chatapp show MODEL --template",
+    "--keepalive": "to keep models in memory: chatapp serve --keep-alive",
+    "--format": "for JSON answers: chatapp run --json-object or --json-schema FILE",
     "--verbose": "--stats",
     **dict.fromkeys(("--n-predict", "--num-predict", "--predict"), "--max-tokens"),
     **dict.fromkeys(("-t", "--threads", "--num-thread"), "num_thread"),

@@ -150,7 +150,7 @@ class Printout:
                 end_line(text, self.form)
             if reply.valid is False:
                 cut = reply.finish_reason == "length"
-                note("Not valid: it was cut off. Raise --max-tokens." if cut else "Not valid: it ended before.")
+                note("Not valid: it was cut off. Raise --max-tokens." if cut else "Not valid: it is incomplete.")
             if self.form.logprobs:
                 print_logprobs(reply.tokens)
         if self.interrupted:
@@ -166,7 +166,7 @@ class Printout:
         blocks = code_blocks(text)
         if not blocks:
             self.missing = True
-            note(f"There is no block of code in the answer:\n{text}")
+            note(f"No code block in the answer:\n{text}")
         return blocks[0] if blocks else ""
 
 
@@ -225,7 +225,7 @@ def describe(usage: Usage) -> str:
         "latency": f"p50 {milliseconds(usage.p50)}, p95 {milliseconds(usage.p95)}, p99 {milliseconds(usage.p99)}; "
         f"first {milliseconds(usage.first_token)}, last {milliseconds(usage.last_token)}",
         "guesses": describe_guesses(usage),
-        "model": f"loaded in {milliseconds(usage.load_seconds)}{lowered}; {size(usage.peak_memory)} memory at most; "
+        "model": f"loaded in {milliseconds(usage.load_seconds)}{lowered}; {size(usage.peak_memory)} peak memory; "
         f"{usage.backend} {usage.device} {usage.precision}",
     }
     return "\n".join(f"{name:8} {line}" for name, line in lines.items() if line)
@@ -236,7 +236,7 @@ def describe_guesses(usage: Usage) -> str:
     if not usage.drafted:
         return ""
     gain = usage.speculation_gain
-    quick = f"; {gain:.2f} times as quick as the plain steps between" if gain else ""
+    quick = f"; {gain:.2f} times as fast as the steps without guesses" if gain else ""
     return f"{usage.accepted} of {usage.drafted} right{quick}"
 
 

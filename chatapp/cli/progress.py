@@ -53,7 +53,7 @@ def show_steps(name: str, *, as_json: bool = False) -> Iterator[Progress | None]
 
 def note_wait(reason: str, pause: float, *, as_json: bool = False) -> None:
     """Say what is waited for: on standard error, or as a line of JSON."""
-    text = printable(f"{reason}; trying again in {pause:.1f} s")
+    text = printable(f"{reason}; retrying in {pause:.1f} s")
     if as_json:
         print_event("waiting", note=text)
     else:

@@ -19,20 +19,18 @@ if TYPE_CHECKING:
     from chatapp.placement.selection import PlacementOptions
 
 DETAILS = """\
-NAME is in the catalogue (`chatapp search` lists it) or a repository of the Hugging Face Hub, as
-ORGANISATION/NAME, or ORGANISATION/NAME@REVISION. What was interrupted goes on where it stopped.
-HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the proxy variables count as elsewhere.
+NAME is a name from the catalogue (`chatapp search` lists it) or a Hugging Face Hub repository,
+ORGANISATION/NAME[@REVISION]. An interrupted pull continues where it stopped.
+HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the proxy variables work as usual.
 """
 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="only show what would be downloaded, and whether it fits"
-    )
-    parser.add_argument("--force", action="store_true", help="download what does not fit this machine")
-    parser.add_argument("--json", action="store_true", help="print the plan and the progress as lines of JSON")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be downloaded and whether it fits")
+    parser.add_argument("--force", action="store_true", help="pull a model even if it does not fit this machine")
+    parser.add_argument("--json", action="store_true", help="print the plan and progress as JSON Lines")
     add_placement(parser)
 
 
@@ -52,7 +50,7 @@ def run(given: Namespace) -> None:
         told = indent(lay_out(describe_plan(plan.facts, plan.repository.page)), "  ")
         print(printable(f"{plan.model.name}\n{told}"), flush=True)
     if plan.problems and not given.force:
-        advice = "it would be refused without --force" if given.dry_run else "--force pulls it all the same"
+        advice = "without --force it would be refused" if given.dry_run else "to pull it anyway: --force"
         raise InputError(f"{plan.model.name} does not fit: {'; '.join(plan.problems)}; {advice}")
     if given.dry_run:
         return
@@ -62,7 +60,7 @@ def run(given: Namespace) -> None:
         with show_steps(plan.model.name, as_json=given.json) as on_progress:
             place = prepare(store, plan.model.name, placement, on_progress)
     except KeyboardInterrupt:
-        print("What has come is kept: pull again to go on.", file=sys.stderr)
+        print("The downloaded part is kept. To continue, run the same pull again.", file=sys.stderr)
         raise
     if given.json:
         print_event("ready", model=plan.model.name, folder=str(plan.model.folder), runs_on=place)
@@ -84,5 +82,5 @@ def prepare(store: Store, name: str, placement: "PlacementOptions", on_progress:
     ranking = selection.rank(found, placement.objective)
     if not ranking:
         failed = selection.explain_failures(store, model, found)
-        raise backends.BackendError(f"{name} was pulled, but cannot run here: {failed}")
+        raise backends.BackendError(f"{name} was pulled but cannot run here: {failed}")
     return str(ranking[0].placement)

@@ -12,15 +12,15 @@ from chatapp.text.units import table
 from chatapp.workspace import Workspace
 
 DETAILS = """\
-  add NAME URL   name a server, which is asked for its protocol and its models
-  list           list the servers that have names; none is asked
-  rm NAME        forget one, and its key
+  add NAME URL   save a server under a name, after asking it for its protocol and models
+  list           list the saved servers, without contacting any
+  rm NAME        remove a server and its key
 
-Another chatapp, vLLM, OVMS, llama-server, LM Studio, Ollama, and servers of KServe's protocol such as Triton.
-A model of a server is MODEL@NAME wherever a model is named, and @NAME is its usual one.
+A server is another chatapp, vLLM, OVMS, llama-server, LM Studio, Ollama, or one with KServe's protocol such as Triton.
+Use MODEL@NAME wherever a model is named; @NAME is the server's first model.
 
-A key is read without showing it, or from standard input, and kept in a file that only you can read; or it stays in the
-environment variable that --key-variable names. Redirects are not followed, and text is sent only when you send it.
+A key is read without echo, or from standard input, and saved in a file that only you can read; with --key-variable it
+stays in the environment. Redirects are not followed, and text is sent only when you send it.
 """
 ACTIONS = ("add", "list", "rm")
 
@@ -33,14 +33,14 @@ def add(parser: Parser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS)
     parser.add_argument("name", metavar="NAME", nargs="?")
     parser.add_argument("url", metavar="URL", nargs="?")
-    group = parser.add_argument_group("of add")
-    group.add_argument("--protocol", choices=PROTOCOLS, help="(default: found out)")
+    group = parser.add_argument_group("options of add")
+    group.add_argument("--protocol", choices=PROTOCOLS, help="(default: detected)")
     group.add_argument("--model", metavar="NAME", dest="models", action="append", help="only this one; repeatable")
-    group.add_argument("--context", metavar="N", type=int, help="tokens that its models hold, where it does not tell")
+    group.add_argument("--context", metavar="N", type=int, help="context length, if the server does not report it")
     key = group.add_mutually_exclusive_group()
-    key.add_argument("--key", action="store_true", help="ask for a key, or read it from standard input")
-    key.add_argument("--key-variable", metavar="NAME", help="the environment variable that has the key")
-    parser.add_argument("--json", action="store_true", help="print JSON, of list")
+    key.add_argument("--key", action="store_true", help="prompt for a key, or read it from standard input")
+    key.add_argument("--key-variable", metavar="NAME", help="the environment variable that holds the key")
+    parser.add_argument("--json", action="store_true", help="print JSON (list)")
 
 
 def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> None:
@@ -49,14 +49,14 @@ def run(given: Namespace, read: Callable[[str], str] = getpass.getpass) -> None:
 
     workspace = Workspace()
     if extra := given.name if given.action == "list" else given.url if given.action == "rm" else None:
-        raise UsageError(f"there is one argument too many: {extra!r}")
+        raise UsageError(f"unexpected argument {extra!r}")
     if given.action == "list":
         list_servers(workspace, as_json=given.json)
     elif not given.name:
-        raise UsageError(f"which server? write: chatapp remote {given.action} NAME")
+        raise UsageError(f"no server given; run: chatapp remote {given.action} NAME")
     elif given.action == "rm":
         remotes.remove(workspace.home, given.name)
-        print(printable(f"{given.name} is forgotten"))
+        print(printable(f"Removed {given.name}"))
     else:
         add_server(workspace, given, read)
 
@@ -67,9 +67,9 @@ def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str
     from chatapp.remote.address import NAME, Remote, parse_url
 
     if not given.url:
-        raise UsageError(f"where is it? write: chatapp remote add {given.name} http://HOST:PORT")
+        raise UsageError(f"no URL given; run: chatapp remote add {given.name} http://HOST:PORT")
     if not NAME.fullmatch(given.name):
-        raise UsageError(f"{given.name!r} cannot be a name: use up to 40 letters, digits, dots, - and _")
+        raise UsageError(f"invalid name {given.name!r}; use up to 40 letters, digits, dots, - and _")
     remote = Remote(
         given.name,
         parse_url(given.url),
@@ -83,10 +83,10 @@ def add_server(workspace: Workspace, given: Namespace, read: Callable[[str], str
         remote.refuse_readable_key()
     found = opening.look_at(workspace.home, remote, key)
     remotes.add(workspace.home, found, key)
-    listed = ", ".join(found.models[:5]) or f"it names none; name one as MODEL@{found.name}"
+    listed = ", ".join(found.models[:5]) or f"it lists none; use MODEL@{found.name}"
     print(printable(f"{found.name} is {found.url}; its models ({len(found.models)}): {listed}"))
     if found.elsewhere:
-        note(f"What you say to MODEL@{found.name} goes to {found.elsewhere}.")
+        note(f"Text for MODEL@{found.name} goes to {found.elsewhere}.")
 
 
 def list_servers(workspace: Workspace, *, as_json: bool) -> None:
@@ -95,7 +95,7 @@ def list_servers(workspace: Workspace, *, as_json: bool) -> None:
     if as_json:
         return print_json([{**vars(one), "models": list(one.models), "leaves": not one.is_here} for one in servers])
     if not servers:
-        return note("No server has a name yet; chatapp remote add NAME URL gives one.")
+        return note("No servers yet; to add one: chatapp remote add NAME URL")
     rows = [
         (one.name, one.url, one.protocol, "stays here" if one.is_here else f"goes to {one.host}", ", ".join(one.models))
         for one in servers

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from chatapp.workspace import Opened, Workspace
 
 MORE = "... "
-LEAVING = "/bye leaves, and so does Ctrl+D."
-NEEDS_SCREEN = "that needs the screen: chatapp without --plain opens it"
+LEAVING = "To quit: /bye or Ctrl+D."
+NEEDS_SCREEN = "that needs the screen; to open it, run chatapp without --plain"
 
 
 class LineView:
@@ -139,7 +139,7 @@ class LineView:
 
     def open_history(self) -> History:
         if self.history is None:
-            raise InputError("conversations are not kept, so there is no history to work with")
+            raise InputError("conversations are not being saved, so there is no history")
         return self.history
 
     def say(self, text: str, brief: str = "") -> None:
@@ -156,12 +156,12 @@ class LineView:
 
     def begin(self, kept: bool | None = None) -> None:
         if kept and self.history is None:
-            raise InputError("no history is open, so nothing can be kept; see --no-history and settings.toml")
+            raise InputError("conversations are not being saved; see --no-history, and history in settings.toml")
         if kept is not None:
             self.kept_in = self.history if kept else None
         self.begin_anew()
-        told = {None: ".", True: "; it is kept.", False: "; it is not kept."}
-        self.say(f"Another conversation begins{told[kept]}")
+        told = {None: ".", True: "; it is saved.", False: "; it is not saved."}
+        self.say(f"New conversation{told[kept]}")
 
     def use_model(self, name: str) -> None:
         opened = self.open_model(name)
@@ -187,7 +187,7 @@ class LineView:
 
     def edit(self, text: str) -> None:
         if not text:
-            raise InputError("write the new words after /edit")
+            raise InputError("give the new text after /edit")
         self.answer(self.dialogue.edit(self.engine, run.last_message(self, "user").id, text))
 
     def copy(self, text: Callable[[], str]) -> None:
@@ -203,7 +203,7 @@ class LineView:
 
     def tell_timings(self, wanted: bool) -> None:
         self.form = replace(self.form, stats="text" if wanted else None)
-        self.say(f"Timings {'follow' if wanted else 'do not follow'} the answers from now on.")
+        self.say(f"Timings {'on' if wanted else 'off'}.")
 
     def choose_theme(self, name: str) -> None:
         raise InputError(NEEDS_SCREEN)
@@ -246,8 +246,8 @@ def loop(view: LineView) -> int:
 def output_of(command: str) -> str:
     """Run a shell command, show its output, and return it as an attachment for the next message."""
     if not sys.stdin.isatty():
-        raise InputError("a command runs only where somebody types; a text with a leading ! is written with two")
-    note(f"Runs in {shell.shell()[0]}; what it writes goes with your next message. Ctrl+C cancels.")
+        raise InputError("!COMMAND works only at a terminal; to begin a message with !, type !!")
+    note(f"Runs in {shell.shell()[0]}; its output goes with your next message. Ctrl+C cancels.")
     output = shell.run(command)
     print(output.text)
     note(output.told)
@@ -266,10 +266,10 @@ def in_words(usage: Usage, context: int) -> str:
     tokens = f"{usage.completion_tokens} token{'s' * (usage.completion_tokens != 1)}"
     begin = f"{tokens}, the first after {milliseconds(usage.time_to_first_token)}"
     if usage.latencies:
-        begin += f", then {usage.tokens_per_second:.1f} a second, 95 of 100 within {milliseconds(usage.p95)}"
+        begin += f", then {usage.tokens_per_second:.1f} a second, 95 % within {milliseconds(usage.p95)}"
     if context >= UNKNOWN_CONTEXT:
         return f"{begin}."
-    return f"{begin}. {used:,} of {context:,} tokens of the context are used."
+    return f"{begin}. {used:,} of {context:,} tokens of context used."
 
 
 # What the user types

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from chatapp.history import History
 
 DETAILS = """\
-ID is a conversation, as `chatapp sessions ls` lists them. Each answer keeps with what it was computed: the model's
-digest, backend, device and versions, the options with the seed, and the prompt's digest. With these it is computed
-again, up to the first token that differs.
+ID is the number of a conversation in `chatapp sessions ls`. Each answer is saved with all that determines it: the
+digests of model and prompt, backend, device, versions, options and seed. The answer is recomputed with these, up to
+the first token that differs.
 
-On the same machine, with the same versions, every token is the same where the whole prompt was read anew. Elsewhere,
-or where the prompt was read in other parts, the last digits of the logits differ, and now and then that is another
-token.
+On the same machine, with the same versions, all tokens are identical if the whole prompt was read at once. Otherwise
+the last digits of the logits may differ, and now and then a token.
 """
 NAMES = {
     "digest": "the lowered model",
@@ -40,11 +39,11 @@ NAMES = {
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_argument("id", metavar="ID", type=parse_number, nargs="?", help="its number (default: the last one)")
+    parser.add_argument("id", metavar="ID", type=parse_number, nargs="?", help="conversation (default: the last one)")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--answer", metavar="N", type=parse_number, help="its N-th answer (default: the last one)")
-    which.add_argument("--all", action="store_true", help="all answers of the branch that is shown")
-    parser.add_argument("--json", action="store_true", help="print JSON, an object for each answer")
+    which.add_argument("--answer", metavar="N", type=parse_number, help="the N-th answer (default: the last one)")
+    which.add_argument("--all", action="store_true", help="all answers of the current branch")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per answer")
     add_placement(parser)
 
 
@@ -61,13 +60,13 @@ def replay_answers(workspace: Workspace, history: "History", given: Namespace) -
 
     conversation = history.last() if given.id is None else history.get(given.id)
     if conversation is None:
-        raise InputError("there is no conversation yet; `chatapp run MODEL` begins one")
+        raise InputError("no conversations yet; to start one, run: chatapp run MODEL")
     dialogue = Dialogue(history, conversation, kind=conversation.kind, setup=Setup(), warn=warn)
     answers = [one for one in dialogue.branch() if one.role == "assistant"]
     if not answers:
         raise InputError(f"conversation {conversation.id} has no answer")
     if given.answer and given.answer > len(answers):
-        raise InputError(f"conversation {conversation.id} has {len(answers)} answers on the branch that is shown")
+        raise InputError(f"conversation {conversation.id} has {len(answers)} answers on its current branch")
     wanted = answers if given.all else [answers[(given.answer or len(answers)) - 1]]
     same = True
     opened = None
@@ -96,7 +95,7 @@ def describe_comparison(found: "Comparison") -> str:
     drift = "" if not found.drift else f"; log-probabilities differ by up to {found.drift:.2g}"
     if found.place is None:
         return f"identical, {found.tokens} tokens{drift}"
-    then = f"was {name(found.was)}" if found.was else "had ended there"
+    then = f"was {name(found.was)}" if found.was else "ended there"
     now = f"is {name(found.now)}" if found.now else "ends there"
     if found.was and found.now:
         fell = found.fell_to

@@ -9,7 +9,7 @@ from chatapp.text.units import size
 from chatapp.workspace import Workspace
 from model_store import StoreError
 
-DETAILS = "A checkpoint that was pulled is deleted too; a checkpoint folder of your own is never touched."
+DETAILS = "Deletes a checkpoint only if it is in the store; your own checkpoint folders are never touched."
 
 
 def add(parser: Parser) -> None:

@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from chatapp.workspace import Opened
 
 DETAILS = """\
-MODEL is builtin, a name from `chatapp list`, the folder of a checkpoint, or a GGUF file.
-PROMPT is the text, which follows what is piped in, if anything is; `-` is standard input.
-A model with a chat template answers; any other continues the text, by 256 tokens unless told.
+MODEL is builtin, a name from `chatapp list`, a checkpoint folder or a GGUF file.
+PROMPT is added after piped input, if there is any; `-` is standard input. Without either, chat line by line.
+A model with a chat template answers; any other continues the text, by up to 256 tokens (see --max-tokens).
 
-With -c or --session, a single argument is the PROMPT: the model is the one that answered before. With --remote too:
-the model is the server's.
+With -c, --session or --remote, MODEL may be omitted: a single argument is PROMPT. The model is then the one that
+answered before, or the server's.
 
-Line by line: /? lists the commands, such as /clear and /bye; three double quotes begin and end several lines,
-Ctrl+C stops an answer and, where there is none, leaves.
+Line by line: /? lists the commands, such as /clear and /bye. Three double quotes begin and end several lines.
+Ctrl+C stops an answer, or quits.
 """
 PATIENCE = 3.0
 """Seconds to wait for piped input when a prompt is given."""
@@ -62,7 +62,7 @@ ENOUGH = 256
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp run MODEL [PROMPT | -] [options]"
-    add_generation(parser, temperature="0.8", max_tokens="until the context is full; see above")
+    add_generation(parser, temperature="0.8", max_tokens="until the context is full; without a chat template, 256")
     add_grammars(parser)
     add_beams(parser)
     add_speculation(parser)
@@ -70,14 +70,14 @@ def add(parser: Parser) -> None:
     add_remote(parser)
     group = parser.add_argument_group("conversation")
     group.add_argument(
-        "-f", "--file", metavar="PATH", action="append", help="a text file or a folder for the prompt; repeatable"
+        "-f", "--file", metavar="PATH", action="append", help="attach a text file or a folder to the prompt; repeatable"
     )
     which = group.add_mutually_exclusive_group()
-    which.add_argument("-c", "--continue", dest="resume", action="store_true", help="go on with the last one")
+    which.add_argument("-c", "--continue", dest="resume", action="store_true", help="continue the last one")
     which.add_argument(
-        "--session", metavar="ID", type=parse_number, help="go on with this one; see `chatapp sessions ls`"
+        "--session", metavar="ID", type=parse_number, help="continue this one; see `chatapp sessions ls`"
     )
-    group.add_argument("--no-history", action="store_true", help="do not keep what is said")
+    group.add_argument("--no-history", action="store_true", help="do not save the conversation")
     add_output(parser)
 
 
@@ -86,9 +86,9 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
     if (given.resume or given.session or given.remote) and len(words) < 2:
         given.model, given.prompt = None, words[0] if words else None  # the conversation or the server has the model
     elif not words:
-        parser.error("which model? `chatapp list` shows those that are here")
+        parser.error("no MODEL given; to see your models: chatapp list")
     elif len(words) == 1 and " " in words[0].strip() and not os.path.exists(os.path.expanduser(words[0])):
-        parser.error("which model? write it before the prompt; `chatapp list` shows those that are here")
+        parser.error("no MODEL given; write it before the prompt; to see your models: chatapp list")
     else:
         given.model, given.prompt = words[0], words[1] if words[1:] else None
     return words[2:]
@@ -101,7 +101,7 @@ def run(given: Namespace) -> int:
     chosen = {**wanted.options, **read_options(given)}
     prompt = attach(read_prompt(given.prompt), given.file)
     if prompt == "":  # before a model is loaded
-        raise InputError("the prompt is empty; write something for the model to answer")
+        raise InputError("the prompt is empty; give the model some text")
     before = find_past(workspace, given.session, last=given.resume)
     kept = Setup.of_json(before.conversation.setup) if before else Setup()
     if given.check_lossless:
@@ -137,7 +137,7 @@ def read_prompt(prompt: str | None) -> str | None:
     if prompt != "-" and sys.stdin.isatty():
         return prompt
     if prompt not in (None, "-") and not is_input_ready(PATIENCE):
-        note(f"Nothing was piped in within {PATIENCE:.0f} seconds: the prompt stands alone. </dev/null says so at once")
+        note(f"No piped input within {PATIENCE:.0f} seconds; using the prompt alone. To avoid the wait, add </dev/null")
         return prompt
     piped = read_input("-").removesuffix("\n")
     return "\n\n".join(filter(None, (piped, "" if prompt == "-" else prompt)))
@@ -148,7 +148,7 @@ def attach(prompt: str | None, paths: Sequence[str]) -> str | None:
     if not paths:
         return prompt
     if prompt is None:
-        raise UsageError("--file goes with a PROMPT; line by line, @PATH in a message attaches a file")
+        raise UsageError("--file needs a PROMPT; line by line, attach a file with @PATH in a message")
     named = " ".join([prompt, *map(attachments.mention, paths)])
     return attachments.message(named, [attachments.read(path, Path.cwd()) for path in paths])
 
@@ -171,10 +171,7 @@ def check_comparable(
 ) -> None:
     """Refuse `--check-lossless` unless there is exactly one answer, without tools."""
     if prompt is None or tools or chosen.get("n", 1) > 1 or chosen.get("num_beams", 1) > 1:
-        raise OptionError(
-            "--check-lossless compares one answer with that of plain steps; "
-            "give a PROMPT, ask for one, and offer no tools"
-        )
+        raise OptionError("--check-lossless needs a PROMPT, a single answer and no tools")
 
 
 @dataclass(frozen=True)
@@ -192,11 +189,11 @@ def find_past(workspace: Workspace, session: int | None, *, last: bool) -> Past 
     with workspace.open_history() as history:
         conversation = history.get(session) if session is not None else history.last("chat")
         if conversation is None:
-            raise InputError("there is no conversation to go on with yet; chatapp run MODEL begins one")
+            raise InputError("no conversation to continue; to start one, run: chatapp run MODEL")
         if conversation.kind == "completion":
             raise InputError(
-                f"{conversation.id} is a text that a base model continued, no conversation; "
-                f"chatapp sessions show {conversation.id} prints it"
+                f"{conversation.id} is a base model's continuation, not a conversation; "
+                f"to print it, run: chatapp sessions show {conversation.id}"
             )
         messages = history.messages(conversation.id)
         for line in history.new_damage():
@@ -208,11 +205,11 @@ def fit(opened: "Opened", model: str, setup: Setup, *, files: Sequence[str] = ()
     """The setup for an opened model; raises if it asks for what the model cannot do."""
     check_thinking(opened.engine, model, setup.options)
     if setup.tools and not opened.engine.knows_tools:
-        raise GenerationError(f"{model} cannot call tools: its chat template does not know them")
+        raise GenerationError(f"{model} cannot call tools: its chat template does not support them")
     if files and not opened.engine.can_chat:
-        raise GenerationError(f"{model} has no chat template: it continues text; pipe that into chatapp run")
+        raise GenerationError(f"{model} has no chat template, so --file does not work; pipe the text into chatapp run")
     if setup.system and not opened.engine.can_chat:
-        raise GenerationError(f"{model} has no chat template: it continues text, and keeps to no system prompt")
+        raise GenerationError(f"{model} has no chat template, so it takes no system prompt")
     return replace(setup, model=opened.name)
 
 
@@ -230,7 +227,7 @@ def answer(view: LineView, prompt: str | None = None, past: Past | None = None, 
                     return check_lossless(view, turn, printout.replies[0])
                 return 130 if printout.interrupted else int(printout.missing)
             if past and past.messages:
-                note(f"Going on with conversation {past.conversation.id}, {len(past.messages)} messages so far")
+                note(f"Continuing conversation {past.conversation.id}, {len(past.messages)} messages so far")
             return loop(view)
         finally:
             if view.history:
@@ -242,7 +239,7 @@ def answer(view: LineView, prompt: str | None = None, past: Past | None = None, 
 def go_on(view: LineView, past: Past, copies: ExitStack) -> None:
     """Continue a saved conversation; with --no-history, continue a copy in memory."""
     if not view.engine.can_chat:
-        raise GenerationError(f"{view.model} has no chat template: it cannot continue a conversation")
+        raise GenerationError(f"{view.model} has no chat template and cannot continue a conversation")
     history, conversation = view.history, past.conversation
     if history is None:
         from chatapp.history import History

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from model_store.hub.catalog import Entry
     from model_store.hub.hub import Found
 
-DETAILS = "Without TEXT: the catalogue, without asking the network. With it, also what the Hub has that runs here."
+DETAILS = "Without TEXT, lists the catalogue, offline. With TEXT, also searches the Hub for models that run here."
 MILLION = 1_000_000
 
 
@@ -39,7 +39,7 @@ def run(given: Namespace) -> None:
     except HubUnreachable as error:
         if not known:
             raise
-        unreached = f"this is the catalogue alone: {error}"
+        unreached = f"cannot search the Hub, showing the catalogue only: {error}"
     if given.json:
         entries = [asdict(one) | {"memory": memory(one.parameters * MILLION, one.cache * MILLION)} for one in known]
         hub = [asdict(one) | {"memory": memory(one.parameters)} for one in found]
@@ -49,7 +49,7 @@ def run(given: Namespace) -> None:
     if unreached:
         print(printable(unreached), file=sys.stderr)
     if not tables:
-        print(f"nothing that runs here is called {printable(text)!r}", file=sys.stderr)
+        print(f"no model that runs here matches {printable(text)!r}", file=sys.stderr)
 
 
 def fits(entry: "Entry", text: str) -> bool:

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from chatapp.server.settings import ServerSettings
 
 DETAILS = """\
-Editors, chat programs and scripts that speak OpenAI's, Anthropic's, Ollama's, llama.cpp's or KServe's protocol
-share the models of this machine. MODEL, of which there may be several, is opened at once and kept, and the first
-is the one for requests that name none; all others are opened when they are asked for.
+Each MODEL is opened at start and stays open; the first answers requests that name no model. All other models on this
+machine are opened when a request names them.
 
-Only programs of this machine are answered unless --host says otherwise, and then only with a key.
-What is answered, and what is refused: docs/server.md.
+The server listens on this machine only, unless --host says otherwise; then each request needs a key.
+What it supports and refuses: docs/server.md.
 """
 CALLED = {
     "origins": "allow_origin",
@@ -37,46 +36,42 @@ UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp serve [MODEL ...] [options]"
-    where = parser.add_argument_group("where")
+    where = parser.add_argument_group("address")
     add_address(where)
-    who = parser.add_argument_group("who may ask")
-    who.add_argument("--keys", metavar="FILE", type=parse_path, help="a key a line; each request must have one")
-    who.add_argument("--allow-origin", metavar="URL", action="append", default=[], help="a web page; repeatable")
-    who.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="a name of this server's")
-    much = parser.add_argument_group("how much")
+    who = parser.add_argument_group("access")
+    who.add_argument("--keys", metavar="FILE", type=parse_path, help="keys, one per line; each request needs one")
+    who.add_argument("--allow-origin", metavar="URL", action="append", default=[], help="web origin; repeatable")
+    who.add_argument("--allow-host", metavar="NAME", action="append", default=[], help="host name; repeatable")
+    much = parser.add_argument_group("limits")
     much.add_argument("--parallel", metavar="N", type=parse_number, default=8, help="requests at once (default: 8)")
-    much.add_argument("--queue", metavar="N", type=parse_number, default=64, help="requests that wait (default: 64)")
+    much.add_argument("--queue", metavar="N", type=parse_number, default=64, help="requests waiting (default: 64)")
     much.add_argument(
-        "--queue-timeout", metavar="S", type=parse_seconds, default=120.0, help="how long (default: 120s)"
+        "--queue-timeout", metavar="S", type=parse_seconds, default=120.0, help="time in the queue (default: 120s)"
     )
-    much.add_argument("--timeout", metavar="S", type=parse_seconds, default=600.0, help="for an answer (default: 10m)")
+    much.add_argument("--timeout", metavar="S", type=parse_seconds, default=600.0, help="per answer (default: 10m)")
     much.add_argument(
-        "--max-body", metavar="SIZE", type=parse_size, default=16_000_000, help="of a request (default: 16M)"
+        "--max-body", metavar="SIZE", type=parse_size, default=16_000_000, help="request size (default: 16M)"
     )
-    much.add_argument("--max-prompt", metavar="N", type=parse_number, help="tokens (default: the model's context)")
-    much.add_argument(
-        "--max-tokens", metavar="N", type=parse_number, help="of an answer (default: the model's context)"
-    )
-    much.add_argument(
-        "--memory", metavar="SIZE", type=parse_size, help="for all models (default: 60 %% of this machine's)"
-    )
-    much.add_argument("--keep-alive", metavar="S", type=parse_seconds, default=1800.0, help="of a model (default: 30m)")
+    much.add_argument("--max-prompt", metavar="N", type=parse_number, help="prompt tokens (default: the context)")
+    much.add_argument("--max-tokens", metavar="N", type=parse_number, help="answer tokens (default: the context)")
+    much.add_argument("--memory", metavar="SIZE", type=parse_size, help="for all models (default: 60 %% of the memory)")
+    much.add_argument("--keep-alive", metavar="S", type=parse_seconds, default=1800.0, help="if idle (default: 30m)")
     much.add_argument(
         "--drain",
         metavar="S",
         type=parse_seconds,
         default=30.0,
-        help="for what is being answered at the end (default: 30s)",
+        help="time for open answers at shutdown (default: 30s)",
     )
-    parser.add_argument("--log-requests", action="store_true", help="write what is asked into the log")
+    parser.add_argument("--log-requests", action="store_true", help="log prompts")
     add_placement(parser)
 
 
 def add_address(group: argparse._ArgumentGroup) -> None:
     """Add the options for where a server listens."""
-    group.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen there (default: 127.0.0.1)")
-    group.add_argument("--port", metavar="N", type=parse_port, default=11434, help="0: a free one (default: 11434)")
-    group.add_argument("--tls-cert", metavar="FILE", type=parse_path, help="answer over TLS, with this certificate")
+    group.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="listen address (default: 127.0.0.1)")
+    group.add_argument("--port", metavar="N", type=parse_port, default=11434, help="0: any free (default: 11434)")
+    group.add_argument("--tls-cert", metavar="FILE", type=parse_path, help="serve over TLS with this certificate")
     group.add_argument("--tls-key", metavar="FILE", type=parse_path, help="the certificate's private key")
 
 
@@ -89,7 +84,7 @@ def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
 def parse_port(text: str) -> int:
     """Parse a port."""
     if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port, which is at most 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
     return int(text)
 
 
@@ -97,7 +92,7 @@ def parse_seconds(text: str) -> float:
     """Parse a duration (90, 90s, 5m, 1h) to seconds."""
     found = re.fullmatch(r"(\d{1,7}(?:\.\d{1,3})?)([smh]?)", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90s, 5m or 1h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration, such as 90s, 5m or 1h")
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 

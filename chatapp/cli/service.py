@@ -22,12 +22,12 @@ from chatapp.text.units import size
 from chatapp.workspace import Workspace
 
 DETAILS = """\
-  install [-- ARGUMENTS]  start `chatapp serve ARGUMENTS` now, and whenever you log in
-  status                  whether it is installed, whether a server runs, and what it has in memory
-  remove                  end it, and start it no more
+  install [-- ARGUMENTS]  start `chatapp serve ARGUMENTS` now and at each login
+  status                  show whether it is installed and running, and which models are in memory
+  remove                  stop it and no longer start it at login
 
-A unit of systemd on Linux, an agent of launchd on macOS, a task on Windows, all of them yours alone: nothing needs an
-administrator. The screen, run, complete and lsp then use the models that the server has in memory.
+Installs a systemd user unit on Linux, a launchd agent on macOS, a scheduled task on Windows; no administrator rights
+needed. The screen, run, complete and lsp then use the models that the server has in memory.
 """
 ACTIONS = ("install", "status", "remove")
 LABEL = "chatapp.server"
@@ -51,13 +51,13 @@ class Service:
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp service install [-- ARGUMENTS] | status | remove [options]"
-    parser.add_argument("--dry-run", action="store_true", help="print what the system would be told, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
     """Assign the action and the arguments of `chatapp serve` from the words."""
     if not words or words[0] not in ACTIONS:
-        parser.error(f"say one of {', '.join(ACTIONS)}")
+        parser.error(f"no action given; choose from {', '.join(ACTIONS)}")
     given.action, given.arguments = words[0], words[1:]
     return [] if given.action == "install" else words[1:]
 
@@ -94,7 +94,7 @@ def describe(platform: str, user: Path, home: Path, arguments: Sequence[str]) ->
     """The service for this platform, serving the models of `home`."""
     command = [sys.executable, "-m", "chatapp", "serve", *arguments]
     if wrong := [word for word in [*command, str(home)] if "\n" in word or "\0" in word]:
-        raise InputError(f"{wrong[0]!r} has more than one line; no system takes that")
+        raise InputError(f"{wrong[0]!r} contains a line break, which a service cannot have")
     if platform == "darwin":
         return describe_agent(user, home, command)
     if platform == "win32":
@@ -193,18 +193,18 @@ def install(service: Service) -> None:
         service.path.write_text(service.text, service.encoding)
     if problem := run_all(service.start):
         left = " && ".join(" ".join(command) for command in service.start)
-        raise InputError(f"{service.path} is written, and the system did not start it ({problem}); try: {left}")
-    print(printable(f"{service.path} is installed, and the server is started"))
+        raise InputError(f"{service.path} is written, but the system did not start it ({problem}); run: {left}")
+    print(printable(f"{service.path} is installed and the server started"))
 
 
 def remove(service: Service) -> None:
     """Stop the service and delete its definition."""
     if not service.path.exists():
-        raise InputError(f"there is no service: {service.path} is not there")
+        raise InputError(f"no service is installed: {service.path} does not exist")
     problem = run_all(service.stop)
     service.path.unlink()
     if problem:
-        note(f"The system could not be told to end it ({problem}): it ends when you log out.")
+        note(f"Could not stop the server ({problem}); it stops when you log out.")
     print(printable(f"{service.path} is removed"))
 
 
@@ -212,11 +212,11 @@ def run_all(commands: Sequence[Sequence[str]]) -> str:
     """Run commands until one fails; returns its error, or an empty string."""
     for command in commands:
         if not shutil.which(command[0]):
-            return f"there is no {command[0]} here"
+            return f"{command[0]} not found"
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()
-            return said[0] if said else f"{command[0]} ended with {done.returncode}"
+            return said[0] if said else f"{command[0]} exited with code {done.returncode}"
     return ""
 
 
@@ -226,7 +226,7 @@ def status(service: Service, workspace: Workspace) -> int:
     print(printable(f"service: {service.path if there else 'not installed'}"))
     found = running.read(workspace.home)
     place = " ".join(filter(None, found.place)) if found else ""
-    about = f"process {found.pid}, http://127.0.0.1:{found.port}{place and f', {place}'}" if found else "none runs"
+    about = f"process {found.pid}, http://127.0.0.1:{found.port}{place and f', {place}'}" if found else "not running"
     print(printable(f"server: {about}"))
     if models := find_open(found.port) if found else "":
         print(printable(f"in memory: {models}"))

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from chatapp.history import Found, History
 
 DETAILS = """\
-Conversations of the line-by-line loop, and answers of models with a chat template, are kept on this machine only.
-Each action has a page of its own: chatapp sessions rm --help.
+Conversations, and single answers of models with a chat template, are saved on this machine only.
+Each action has its own options: chatapp sessions rm --help.
 """
 IMPORT = """\
-FILE is what `chatapp sessions export --format json` wrote, the conversations.json of ChatGPT or Claude, the export of
-Open WebUI, or what Ollama's /save keeps: the output of `ollama show --modelfile NAME`, or the messages as JSON.
+FILE is an export of `chatapp sessions export --format json`, the conversations.json of ChatGPT or Claude, the export
+of Open WebUI, or what Ollama's /save saved: the output of `ollama show --modelfile NAME`, or its messages as JSON.
 `-` is standard input.
 """
 EXPORT = """\
-JSON has every branch and can be imported again; Markdown and HTML have the branch that is shown, and nothing in them
+JSON has all branches and can be imported again. Markdown and HTML have the current branch, and contain nothing that
 runs or loads anything.
 """
 REMOVE = """\
-What is deleted can be brought back for a month, unless --now is given, which also takes what was deleted before.
+`chatapp sessions undo` restores deleted conversations for a month. --now deletes for good, with all deleted earlier.
 """
 FORMATS = ("markdown", "json", "html")
 Act = Callable[["History", Namespace], int | None]
@@ -49,45 +49,45 @@ def add(parser: Parser) -> None:
         return added
 
     def json_and_limit(added: Parser, default: str) -> None:
-        added.add_argument("--limit", metavar="N", type=parse_number, help=f"at most so many (default: {default})")
+        added.add_argument("--limit", metavar="N", type=parse_number, help=f"at most N (default: {default})")
         added.add_argument("--json", action="store_true", help="print JSON")
 
-    json_and_limit(action("ls", print_list, "list the conversations, the last used first", aliases=("list",)), "all")
+    json_and_limit(action("ls", print_list, "list conversations, most recent first", aliases=("list",)), "all")
 
-    search = action("search", print_search, "find the messages that have all these words, the newest first")
+    search = action("search", print_search, "find messages with all these words, newest first")
     search.add_argument("text", metavar="WORD", nargs="+")
     json_and_limit(search, "50")
 
     show = action("show", print_one, "print a conversation")
-    show.add_argument("id", metavar="ID", type=parse_number, nargs="?", help="its number (default: the last one)")
-    show.add_argument("--json", action="store_true", help="print JSON, with every branch")
+    show.add_argument("id", metavar="ID", type=parse_number, nargs="?", help="conversation (default: the last one)")
+    show.add_argument("--json", action="store_true", help="print JSON, with all branches")
     add_changes(action)
 
 
 def add_changes(action: Callable[..., Parser]) -> None:
     """Add the actions that export, import and change conversations."""
-    exporting = action("export", export, "write conversations as Markdown, JSON or HTML", EXPORT)
+    exporting = action("export", export, "export conversations as Markdown, JSON or HTML", EXPORT)
     exporting.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
     exporting.add_argument("--all", action="store_true", help="all conversations")
-    exporting.add_argument("--format", choices=FORMATS, help="(default: as FILE ends, else markdown)")
+    exporting.add_argument("--format", choices=FORMATS, help="(default: by the extension of FILE, else markdown)")
     exporting.add_argument("--output", "-o", metavar="FILE", type=parse_path, help="(default: standard output)")
 
-    imported = action("import", bring_in, "add the conversations of other files", IMPORT)
+    imported = action("import", bring_in, "import conversations from files", IMPORT)
     imported.add_argument("files", metavar="FILE", nargs="+")
 
-    renaming = action("rename", rename, "give a conversation another title")
+    renaming = action("rename", rename, "rename a conversation")
     renaming.add_argument("id", metavar="ID", type=parse_number)
     renaming.add_argument("title", metavar="TITLE")
 
-    for name, summary in (("pin", "list conversations before all others"), ("unpin", "list them by their dates again")):
+    for name, summary in (("pin", "keep conversations at the top of the list"), ("unpin", "no longer keep them there")):
         action(name, pin, summary).add_argument("ids", metavar="ID", type=parse_number, nargs="+")
 
     removing = action("rm", remove, "delete conversations", REMOVE)
     removing.add_argument("ids", metavar="ID", type=parse_number, nargs="*")
     removing.add_argument("--all", action="store_true", help="all conversations")
-    removing.add_argument("--now", action="store_true", help="for good, at once")
+    removing.add_argument("--now", action="store_true", help="delete for good")
 
-    action("undo", undo, "bring back what was deleted last")
+    action("undo", undo, "restore the conversations deleted last")
 
 
 def print_list(history: "History", given: Namespace) -> None:
@@ -96,7 +96,7 @@ def print_list(history: "History", given: Namespace) -> None:
     if given.json:
         print_json(conversations)
     elif not conversations:
-        print("No conversations yet; `chatapp run MODEL` begins one.", file=sys.stderr)
+        print("No conversations yet; to start one, run: chatapp run MODEL", file=sys.stderr)
     else:
         rows = [
             (f"{one.id}", format_time(one.updated), f"{one.messages}", one.model, one.title) for one in conversations
@@ -132,7 +132,7 @@ def print_one(history: "History", given: Namespace) -> None:
     """Print the shown branch of one conversation, or all of it as JSON."""
     last = history.last() if given.id is None else history.get(given.id)
     if last is None:
-        raise InputError("there is no conversation yet; `chatapp run MODEL` begins one")
+        raise InputError("no conversations yet; to start one, run: chatapp run MODEL")
     messages = history.messages(last.id)
     if given.json:
         print(exports.as_json([(last, history.tree(last.id))], history.tokens), end="")
@@ -147,7 +147,7 @@ def print_one(history: "History", given: Namespace) -> None:
 def export(history: "History", given: Namespace) -> None:
     """Write conversations as one text, to a file or to standard output."""
     if given.all == bool(given.ids):
-        raise UsageError("which conversations? give their numbers, or --all")
+        raise UsageError("no conversations given; give their numbers, or --all")
     conversations = history.list() if given.all else [history.get(one) for one in given.ids]
     form = given.format or (files.form_of(given.output) if given.output else "markdown")
     text = files.text_of(history, conversations, form)
@@ -167,7 +167,7 @@ def bring_in(history: "History", given: Namespace) -> int:
         print(f"{name}: {files.count(len(batch.conversations))} imported")
         if batch.left_out:
             parts = ", ".join(f"{count} {printable(what)}" for what, count in sorted(batch.left_out.items()))
-            print(f"{name}: left out, because it is no text between user and model: {parts}", file=sys.stderr)
+            print(f"{name}: left out, because it is not text: {parts}", file=sys.stderr)
         for reason in batch.refused:
             print(f"Error: not imported: {printable(reason)}", file=sys.stderr)
         refused += len(batch.refused)
@@ -188,20 +188,20 @@ def pin(history: "History", given: Namespace) -> None:
 def remove(history: "History", given: Namespace) -> None:
     """Delete conversations, at once or with a month to undo it."""
     if given.all == bool(given.ids) and not (given.now and not given.ids):
-        raise UsageError("which conversations? give their numbers, or --all")
+        raise UsageError("no conversations given; give their numbers, or --all")
     ids = [one.id for one in history.list(drafts=True)] if given.all else list(dict.fromkeys(given.ids))
     history.delete(*ids)
     if given.now:
-        print(f"{files.count(history.erase())} deleted for good, earlier ones included")
+        print(f"{files.count(history.erase())} deleted for good, with all deleted earlier")
     else:
-        print(f"{files.count(len(ids))} deleted; `chatapp sessions undo` brings back what was deleted last")
+        print(f"{files.count(len(ids))} deleted; to restore: chatapp sessions undo")
 
 
 def undo(history: "History", given: Namespace) -> None:
     """Bring back what was deleted last."""
     back = history.undelete()
     if not back:
-        raise HistoryError("nothing was deleted in the last month")
+        raise HistoryError("nothing to restore: no conversations were deleted in the last month")
     for conversation in back:
         print(f"{conversation.id}  {printable(conversation.title)}")
 

@@ -9,8 +9,8 @@ from chatapp.text.errors import InputError
 from chatapp.workspace import Workspace
 
 DETAILS = """\
-`completion_stats = true` in settings.toml lets `chatapp lsp` keep how many offers were shown and taken, and how quick
-they were; never what they or your files say, and nobody is sent anything.
+With `completion_stats = true` in settings.toml, `chatapp lsp` counts the suggestions shown and accepted, and measures
+their latency. It records no code, and nothing leaves this machine.
 """
 
 
@@ -19,13 +19,13 @@ def add(parser: Parser) -> None:
     parser.usage = "chatapp stats completion [options]"
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--json", action="store_true", help="print JSON")
-    action.add_argument("--delete", action="store_true", help="forget all of it")
+    action.add_argument("--delete", action="store_true", help="delete the statistics")
 
 
 def name_words(parser: Parser, given: Namespace, words: list[str]) -> list[str]:
     """Take the word `completion`."""
     if words[:1] != ["completion"]:
-        parser.error("there are figures of one thing only; write: chatapp stats completion")
+        parser.error("only code completion has statistics; run: chatapp stats completion")
     return words[1:]
 
 
@@ -34,15 +34,15 @@ def run(given: Namespace) -> None:
     workspace = Workspace()
     kept = workspace.open_acceptance()
     if given.delete:
-        return print("Forgotten." if kept.delete() else "There was nothing to forget.")
+        return print("Forgotten." if kept.delete() else "No statistics to delete.")
     summary = kept.summary()
     if given.json:
         return print_json({**asdict(summary), "share": summary.share})
     if not summary.shown and not workspace.read_settings().completion_stats:
-        raise InputError("nothing is kept; write completion_stats = true into settings.toml to begin")
+        raise InputError("no statistics yet; to record them, set completion_stats = true in settings.toml")
     share = f" ({summary.share:.0%})" if summary.share is not None else ""
     print(f"shown     {summary.shown:,}\naccepted  {summary.accepted:,}{share}")
     if summary.p50 is not None and summary.p95 is not None:
         print(
-            f"latency   {summary.p50:.0f} ms in half of the cases at most, {summary.p95:.0f} ms in 95 of 100 (p50, p95)"
+            f"latency   {summary.p50:.0f} ms or less in half of the cases, {summary.p95:.0f} ms in 95 of 100 (p50, p95)"
         )

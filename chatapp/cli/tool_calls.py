@@ -43,9 +43,9 @@ def ask(question: Question) -> Decision:
     """Ask whether a call may run; without a terminal it is refused."""
     note(describe_call(question.call, question.tool))
     if question.changed:
-        note("This tool is no longer what it was when you allowed it.")
+        note("This tool has changed since you allowed it.")
     if not is_terminal():
-        note("Refused: there is no terminal to ask at.")
+        note("Refused: no terminal to ask on.")
         return "refuse"
     while True:
         try:

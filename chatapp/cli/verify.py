@@ -10,11 +10,11 @@ from chatapp.text.printable import printable
 from chatapp.workspace import Workspace
 
 DETAILS = """\
-Reads fixed prompts with the backend, device and precision that would run, in prefill, token by token and in
-batches, and compares the logits with the NumPy decoder's on the original checkpoint. The verdict is kept with the
-lowered model, and what failed is not chosen by itself any more. The exit code is 1 if it failed.
+Runs fixed prompts on the backend, device and precision that would be used, in prefill, token by token and in
+batches, and compares the logits with those of the NumPy decoder on the original checkpoint. The result is saved with
+the lowered model; one that failed is no longer chosen automatically. The exit code is 1 if it failed.
 
-FILE is a reference made elsewhere: .npz or .safetensors with `tokens` (rows, length) and `logits`
+FILE is a reference from elsewhere: .npz or .safetensors with `tokens` (rows, length) and `logits`
 (rows, positions, vocabulary); --write makes one.
 """
 
@@ -25,7 +25,7 @@ def add(parser: Parser) -> None:
     parser.add_argument(
         "--against", metavar="torch|FILE", type=check_reference, help="PyTorch, or a file (default: the NumPy decoder)"
     )
-    parser.add_argument("--write", metavar="FILE", type=check_npz, help="keep the reference as .npz, for use elsewhere")
+    parser.add_argument("--write", metavar="FILE", type=check_npz, help="save the reference as .npz, for use elsewhere")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--steps", action="store_true", help=argparse.SUPPRESS)
     add_placement(parser)
@@ -34,7 +34,7 @@ def add(parser: Parser) -> None:
 def check_reference(text: str) -> str:
     """Check that a reference is `torch` or a file of a known type."""
     if text != "torch" and not text.endswith((".npz", ".safetensors")):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither torch nor a file called .npz or .safetensors")
+        raise argparse.ArgumentTypeError(f"{text!r} is neither torch nor a .npz or .safetensors file")
     return text
 
 

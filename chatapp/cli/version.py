@@ -17,9 +17,9 @@ def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.usage = "chatapp version [--licences | --bill | --check ADDRESS]"
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--check", metavar="ADDRESS", help="ask the release page there whether there is a newer one")
-    ways.add_argument("--licences", action="store_true", help="tell every part of chatapp, its version and licence")
-    ways.add_argument("--bill", action="store_true", help="the same for programs: a CycloneDX bill of materials")
+    ways.add_argument("--check", metavar="ADDRESS", help="check the release page at ADDRESS for a newer version")
+    ways.add_argument("--licences", action="store_true", help="list every dependency with its version and licence")
+    ways.add_argument("--bill", action="store_true", help="print the same as a CycloneDX bill of materials")
 
 
 def run(given: Namespace) -> None:
@@ -48,8 +48,8 @@ def check(address: str) -> str:
     offline.require_network("version --check")
     newest = releases.find_newest(address)
     if releases.numbers(newest) <= releases.numbers(__version__):
-        return f"chatapp {__version__} is the newest there is at {address}"
+        return f"chatapp {__version__} is the newest version at {address}"
     return (
-        f"chatapp {newest} is there, and this is {__version__}; to verify and install it:\n"
+        f"chatapp {newest} is available (this is {__version__}); to verify and install it:\n"
         f"KEY=(the public key on the release page) sh install.sh {shlex.quote(address)}"
     )

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from chatapp.placement.record import Measurement
 
 DETAILS = """\
-A model is timed and checked on every backend and device when it is first used, and runs on the best one.
+On first use, a model is measured and checked on every backend and device, and then runs on the best one.
 """
 
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--again", action="store_true", help="measure anew")
+    parser.add_argument("--again", action="store_true", help="measure again")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_placement(parser)
 

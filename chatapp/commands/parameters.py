@@ -21,17 +21,17 @@ LONGEST = 60
 def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each option has its own type, which Options checks
     """Parse an option: its name in Options, and its checked value."""
     if not name:
-        raise InputError("say which parameter, such as: /set parameter temperature 0.7; /? set tells all")
+        raise InputError("no parameter given; for example: /set parameter temperature 0.7; to list them: /? set")
     if name in ABSENT:
         raise InputError(f"there is no parameter {name!r}: {ABSENT[name]}")
     own = OLLAMA.get(name, name.replace("-", "_"))
     if own not in PARAMETERS:
-        hint = suggest(name, [*PARAMETERS, *OLLAMA], "/? set tells which there are")
+        hint = suggest(name, [*PARAMETERS, *OLLAMA], "to list them: /? set")
         raise InputError(f"there is no parameter {name!r}; {hint}")
     parameter = PARAMETERS[own]
     example = f"such as: /set parameter {own} {parameter.example}"
     if not given:
-        raise InputError(f"say the value of {own}, {example}")
+        raise InputError(f"no value given for {own}, {example}")
     try:
         kind = type(getattr(Options(), own))
         value = NOTHING[kind] if given.lower() == "none" and kind in NOTHING else parameter.read(given)
@@ -43,7 +43,7 @@ def read_parameter(name: str, given: str) -> tuple[str, Any]:  # Any: each optio
     except OptionError as error:
         raise InputError(error.spell(lambda _: name)) from error
     except (ValueError, KeyError) as error:
-        raise InputError(f"{given!r} is no value of {own}, {example}") from error
+        raise InputError(f"{given!r} is not a value of {own}, {example}") from error
     return own, value
 
 
@@ -119,40 +119,40 @@ class Parameter:
 PARAMETERS: Mapping[str, Parameter] = {
     name: Parameter(type(knob.default), knob.example, knob.does) for name, knob in KNOBS.items()
 } | {
-    "logit_bias": Parameter(_biases, "50256=-100", "for or against tokens, by their ids; none ends it"),
-    "stop": Parameter(_stops, '"END"', "end before one of these texts; none ends it"),
-    "dry_breakers": Parameter(_stops, '"\\n" ":"', "a token with one of these ends what DRY takes for a sequence"),
-    "dry_whole_words": Parameter(_truth, "true", "whether DRY spares tokens that go on with a word"),
-    "bad_words": Parameter(_stops, '"very"', "texts that are not written; none ends it"),
-    "sampler_order": Parameter(_names, "top_k temperature", "which filters act first; none: as usual"),
+    "logit_bias": Parameter(_biases, "50256=-100", "added to the logits of tokens, by ID; none: off"),
+    "stop": Parameter(_stops, '"END"', "stop before one of these texts; none: off"),
+    "dry_breakers": Parameter(_stops, '"\\n" ":"', "tokens that contain one of these end a DRY sequence"),
+    "dry_whole_words": Parameter(_truth, "true", "whether tokens inside a word are exempt from DRY"),
+    "bad_words": Parameter(_stops, '"very"', "texts that are never generated; none: off"),
+    "sampler_order": Parameter(_names, "top_k temperature", "sampler order; none: the default"),
     "speculate": Parameter(
-        _truth, "false", "whether tokens are guessed, also with a seed; none: where that pays", "where that pays"
+        _truth, "false", "whether tokens are guessed, even with a seed; none: where it is faster", "where that pays"
     ),
     "json_schema": Parameter(
         _schema, '{"type": "array"}', "the answer is JSON of this schema, or that in a file; none: any text", ANY
     ),
-    "json_object": Parameter(_truth, "true", "whether the answer is a JSON object, of any kind"),
-    "regex": Parameter(str, "[0-9]+", "the answer is a text that this matches as a whole; none: any text", ANY),
+    "json_object": Parameter(_truth, "true", "whether the answer is any JSON object"),
+    "regex": Parameter(str, "[0-9]+", "the answer matches this as a whole; none: any text", ANY),
     "grammar": Parameter(
-        _schema, 'start: "a" | "b"', "the answer is a text of this grammar, or that in a file; none: any text", ANY
+        _schema, 'start: "a" | "b"', "the answer follows this grammar, or that in a file; none: any text", ANY
     ),
     "choice": Parameter(_stops, '"yes" "no"', "the answer is one of these texts; none: any text", ANY),
-    "num_beams": Parameter(int, "4", "look for the likeliest texts with so many at once; 1: draw instead"),
+    "num_beams": Parameter(int, "4", "beams of a beam search; 1: sample instead"),
     "num_beam_groups": Parameter(int, "2", "groups of beams that avoid each other's tokens"),
     "length_penalty": Parameter(float, "1.0", "a beam's score is divided by its length to the power of this"),
-    "diversity_penalty": Parameter(float, "0.5", "by how much groups of beams avoid each other's tokens"),
-    "early_stopping": Parameter(_early, "true", "when a search ends that has enough texts: false, true or never"),
-    "beam_sampling": Parameter(_truth, "true", "whether beams are drawn, with the options of sampling"),
-    "max_tokens": Parameter(_whole, "256", "at most so many tokens; none: until the context is full", "no limit"),
-    "seed": Parameter(_whole, "42", "the same seed gives the same text; none draws one", "random"),
+    "diversity_penalty": Parameter(float, "0.5", "how strongly groups of beams avoid each other's tokens"),
+    "early_stopping": Parameter(_early, "true", "when a search with enough texts stops: false, true or never"),
+    "beam_sampling": Parameter(_truth, "true", "whether beams are sampled"),
+    "max_tokens": Parameter(_whole, "256", "at most this many tokens; none: until the context is full", "no limit"),
+    "seed": Parameter(_whole, "42", "the same seed gives the same text; none: a random one", "random"),
 }
 """The options that can be set, by their names in Options."""
 OLLAMA = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"}
 """Ollama's names for our options."""
 ABSENT = {
     "num_ctx": "the context is as long as the model's",
-    "num_gpu": "chatapp chooses where a model runs; chatapp run --device says otherwise",
-    "num_thread": "a thread runs on each core that chatapp may use; on Linux, taskset -c 0-3 chatapp lets it use four",
-    "repeat_last_n": "the penalties count for the whole text",
+    "num_gpu": "chatapp chooses where a model runs; to override: chatapp run --device",
+    "num_thread": "chatapp uses one thread per available core; to use four, on Linux: taskset -c 0-3 chatapp",
+    "repeat_last_n": "the penalties cover the whole text",
 }
 """Ollama's parameters that do not exist here, and why."""

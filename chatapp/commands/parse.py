@@ -49,7 +49,7 @@ def unquote(text: str) -> str:
 def hint(word: str, known: list[str], otherwise: str = "") -> str:
     """A suggestion for an unknown word."""
     long = [one for one in known if len(one) > 2]
-    return suggest(word.lower(), long, otherwise or f"known are {', '.join(known)}")
+    return suggest(word.lower(), long, otherwise or f"choose from {', '.join(known)}")
 
 
 # Arguments
@@ -105,7 +105,7 @@ def read_setting(rest: str) -> Command:
         case "think" if value.lower() in EFFORTS:
             return Command(run.set_thinking, (value.lower(),))
         case "think" if value:
-            raise InputError(f"there is no effort {value!r}; /set think takes none, or {', '.join(EFFORTS)}")
+            raise InputError(f"unknown effort {value!r}; use /set think alone, or with {', '.join(EFFORTS)}")
         case switch if switch in switches:
             if value:
                 raise InputError(f"nothing follows /set {what}, but here does {value!r}")
@@ -115,7 +115,7 @@ def read_setting(rest: str) -> Command:
         case "format":
             raise InputError("the format is json; of a schema, say: /set parameter json_schema FILE")
         case "wordwrap" | "nowordwrap":
-            raise InputError("there is nothing to switch: lines are as wide as the terminal")
+            raise InputError("not needed: lines are as wide as the terminal")
         case "":
             raise InputError("say what to set: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory")
     raise InputError(f"there is no setting {what!r}; {hint(what, ['parameter', 'system', *switches])}")

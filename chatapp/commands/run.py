@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chatapp.workspace import Workspace
 
 Topic = Literal["info", "parameters", "system", "prompt", "template", "license", "modelfile"]
-MODELFILE = "models here have no Modelfile; /show info, /show parameters and /show template tell what one would"
+MODELFILE = "models here have no Modelfile; for the same facts: /show info, /show parameters, /show template"
 SHORTCUTS = """\
 Ctrl+C  stops the answer
 Ctrl+D  leaves
@@ -113,7 +113,7 @@ def set_system(view: View, text: str) -> None:
 def use_system(view: View, text: str) -> None:
     """Set the system prompt; an empty one removes it."""
     view.dialogue.change(replace(view.dialogue.setup, system=text))
-    view.say("The system prompt is set." if text else "There is no system prompt any more.")
+    view.say("System prompt set." if text else "System prompt removed.")
 
 
 def set_thinking(view: View, think: Think) -> None:
@@ -184,13 +184,13 @@ def describe(view: View, topic: Topic) -> str:
             width = max(map(len, PARAMETERS))
             return "\n".join(f"{name:{width}} {describe_value(name, value)}{mark}" for name, value, mark in rows)
         case "system":
-            return setup.system or "There is no system prompt; /set system TEXT sets one."
+            return setup.system or "No system prompt; to set one: /set system TEXT"
         case "prompt":
             return describe_prompt(view)
         case "modelfile":
             return MODELFILE
     if view.workspace.split_remote(view.model):
-        return f"{view.model} answers on {engine.placement.device} ({engine.placement.precision}): that is known there."
+        return f"{view.model} answers on {engine.placement.device} ({engine.placement.precision}): only it knows that."
     model = view.workspace.open_store().get(view.model)
     match topic:
         case "template":
@@ -200,7 +200,7 @@ def describe(view: View, topic: Topic) -> str:
         case "license":
             from model_store.checkpoint.card import licence
 
-            return licence(model.folder) or f"{model.name} says nothing about its licence."
+            return licence(model.folder) or f"{model.name} does not state its licence."
     from chatapp.models.facts import Fact, describe_kind, lay_out
 
     here = replace(model, context_length=engine.context_length)
@@ -287,7 +287,7 @@ def search(view: View, words: str) -> None:
         def found() -> str:
             lines = ((one.conversation, one.snippet) for one in history.search(words))
             texts = (f"{one.id}  {' '.join(f'{one.title}: {snippet}'.split())}" for one, snippet in lines)
-            return "\n".join(texts) or "Nothing was found."
+            return "\n".join(texts) or "Nothing found."
 
         view.open(place_at(SEARCH, words), found)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from chatapp.conversation import Dialogue
     from chatapp.conversation.tools.toolset import Tool
 
-NONE = "No server of tools is named in settings.toml: chatapp mcp add NAME COMMAND... names one."
-USAGE = "write /tools, /tools on [SERVER], /tools off [SERVER], /tools allow TOOL or /tools ask"
+NONE = "No MCP servers in settings.toml; to add one: chatapp mcp add NAME COMMAND..."
+USAGE = "use /tools, /tools on [SERVER], /tools off [SERVER], /tools allow TOOL or /tools ask"
 
 
 def read_tools(rest: str) -> Command:
@@ -70,7 +70,7 @@ def describe_tool(tool: Tool, *, allowed: bool) -> str:
 def begin(view: View, names: Sequence[str]) -> None:
     """Use these servers, or all of them, in the conversation; starts them and shows their tools."""
     if not view.engine.knows_tools:
-        raise InputError(f"{view.model} cannot call tools: its chat template does not know them; choose another model")
+        raise InputError(f"{view.model} cannot call tools: its chat template lacks them; choose another model")
     toolset = view.find_tools()
     wanted = [one.name for one in toolset.find_servers(names)]
     if not wanted:
@@ -82,7 +82,7 @@ def begin(view: View, names: Sequence[str]) -> None:
     def look() -> str:
         offered, away = toolset.look(dialogue.setup.tools), find_destinations(dialogue)
         listed = ", ".join(one.name for one in offered)
-        told = f"{len(offered)} tool{'s' * (len(offered) != 1)}: {listed}." if listed else "There are no tools."
+        told = f"{len(offered)} tool{'s' * (len(offered) != 1)}: {listed}." if listed else "No tools."
         return f"{told} Text goes to {away} with each call." if away else told
 
     view.work(look)
@@ -113,4 +113,4 @@ def allow(view: View, names: Sequence[str]) -> None:
 def ask(view: View) -> None:
     """Ask again before each call."""
     view.find_tools().forget()
-    view.say("Each call is asked about again.")
+    view.say("You are asked before each call again.")

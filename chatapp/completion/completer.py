@@ -135,7 +135,7 @@ class Completer:
     def _offer(self, place: Place, candidate: Candidate, probability: float) -> Offer:
         source, other = candidate.find_source(place), candidate.other
         path = other.path if other and source in ("open file", "folder") else None
-        within = "a word stands right behind" if is_word(place.suffix[:1]) else ""
+        within = "it is followed by a word" if is_word(place.suffix[:1]) else ""
         withheld = within or candidate.fault or self._withhold(probability)
         return Offer(candidate.text, source, probability, withheld, path, candidate)
 

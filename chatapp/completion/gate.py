@@ -92,7 +92,7 @@ class Gate:
             return Verdict("" if place.ending in PROSE else find_imbalance(before, line), unknown)
         with self._lock:
             parses = self._syntax.parses(place.ending, before, line, behind)
-        return Verdict("" if parses else "it does not parse where it would stand", unknown)
+        return Verdict("" if parses else "it does not parse at this position", unknown)
 
 
 def split_lines(place: Place) -> tuple[str, str, str, str]:
@@ -122,12 +122,12 @@ def find_imbalance(before: str, line: str) -> str:
     """The unmatched brackets or quotes of a line, for languages without a grammar; "" if all match."""
     bare = STRING.sub("", line)
     if bare.count('"') % 2:
-        return "its quotes do not match (there is no grammar here to say more)"
+        return "its quotes do not match (no grammar for this language)"
     opened = [letter for near in before[-LINES * 100 :].split("\n")[-LINES:] for letter in STRING.sub("", near)]
     stack = list[str]()
     follow_brackets(stack, opened)
     if not follow_brackets(stack, bare):
-        return "its brackets do not match (there is no grammar here to say more)"
+        return "its brackets do not match (no grammar for this language)"
     return ""
 
 

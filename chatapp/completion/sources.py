@@ -72,11 +72,11 @@ class Omitted:
         told = {
             f"{self.unreadable:,} that cannot be read": self.unreadable,
             f"{self.large:,} larger than {MOST_BYTES // 1024} KB": self.large,
-            f"{self.full:,} for which there is no room": self.full,
-            f"what comes after the first {MOST_ENTRIES:,} files and folders": self.many,
+            f"{self.full:,} beyond the size of the index": self.full,
+            f"all after the first {MOST_ENTRIES:,} files and folders": self.many,
         }
         parts = [part for part, there_is in told.items() if there_is]
-        return f"Completion does not look into all files of {root}: not into {', '.join(parts)}." if parts else ""
+        return f"Code completion skips files of {root}: {', '.join(parts)}." if parts else ""
 
 
 def find_root(path: Path) -> Path | None:
@@ -99,9 +99,9 @@ def check_root(folder: Path) -> Path:
     """Raise for what is not a folder, or too wide a one."""
     folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
-        raise InputError(f"{folder} is no folder; give the folder of a project")
+        raise InputError(f"{folder} is not a folder; choose the folder of a project")
     if is_too_wide(folder):
-        raise InputError(f"{folder} is no project: it holds all that you have; give the folder of one project")
+        raise InputError(f"{folder} is too wide to be a project; choose the folder of one project")
     return folder
 
 

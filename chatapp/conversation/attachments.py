@@ -202,7 +202,7 @@ def attach(text: str, root: Path, known: Iterable[str] = ()) -> tuple[Attachment
     """
     for path in known:
         if mention(path) in text and not is_there(path, root):
-            raise InputError(f"{path} is not there any more; take @{path} out, or put it back")
+            raise InputError(f"{path} no longer exists; remove @{path}, or put the file back")
     paths = dict.fromkeys(found.path for found in mentions(text, lambda path: is_there(path, root)))
     return tuple(read(path, root) for path in paths)
 

@@ -232,9 +232,9 @@ class Dialogue:
         """Continue a reply that was cut off, in the same message."""
         found = self._tree[message]
         if not is_cut_off(found):
-            raise GenerationError("this answer ended by itself; /again asks for another one")
+            raise GenerationError("this answer is complete; for another one: /again")
         if self._tree.children(found.id):
-            raise GenerationError("only the last answer can go on")
+            raise GenerationError("only the last answer can be continued")
         self._check_author(found.model)
         turn = self._turn(engine, found.parent)
         known, think = self.tokens(found.id), turn.options.think
@@ -388,7 +388,7 @@ class Dialogue:
         model = self.setup.model
         if wrote and model and wrote != model:
             raise GenerationError(
-                f"{wrote} wrote this answer: its tokens mean nothing to {model}; choose {wrote} again"
+                f"{wrote} wrote this answer, and {model} cannot continue its tokens; choose {wrote} again"
             )
 
     def _question(self, message: int) -> int | None:

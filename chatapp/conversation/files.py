@@ -34,7 +34,7 @@ def form_of(path: Path) -> ExportForm:
     """The export format for a file's ending."""
     if form := FORMS.get(path.suffix[1:].lower()):
         return form
-    raise UsageError(f"{path.name} ends with none of .md, .html and .json; say what to write by the ending")
+    raise UsageError(f"{path.name} must end in .md, .html or .json")
 
 
 def write(path: Path, text: str) -> Path:
@@ -55,7 +55,7 @@ def export(history: History, number: int, form: ExportForm | None = None, given:
     path = expand(given) if given else free_name(conversation.title, form or "markdown")
     form = form or form_of(path)
     if path.exists():
-        raise InputError(f"{path} is there already, and stays as it is; give another name")
+        raise InputError(f"{path} already exists and was not changed; choose another name")
     return write(path, text_of(history, [conversation], form)).absolute()
 
 

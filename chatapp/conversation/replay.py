@@ -51,15 +51,14 @@ def replay(dialogue: Dialogue, engine: Engine, message: int) -> Comparison:
     tokens = dialogue.tokens(message)
     if kept.role != "assistant" or not isinstance(receipt, Mapping) or not tokens:
         raise HistoryError(
-            "this answer has no receipt: it was imported, changed by hand, or written by an older chatapp; "
-            "answers from now on have one"
+            "this answer has no receipt: it was imported, edited, or written by an older chatapp; new answers have one"
         )
     try:
         asked = Asked(**{name: receipt[name] for name in asdict(Asked())})
         index, n, begun = int(receipt["index"]), int(receipt["n"]), int(receipt["begun"])
         options = Options(**options_of_json(receipt.get("options", kept.options)))
     except (KeyError, TypeError, ValueError) as error:
-        raise HistoryError(f"the receipt of this answer is damaged ({error}); it cannot be computed again") from error
+        raise HistoryError(f"the receipt of this answer is damaged ({error}); it cannot be recomputed") from error
     seed = kept.usage.get("seed")
     options = replace(options, n=n, seed=seed if isinstance(seed, int) else None, logprobs=LOGPROBS)
     before, given = dialogue.before(kept), [token.id for token in tokens[:begun]]

@@ -30,10 +30,8 @@ def tell_rescue(behind: Sequence[Dialogue], folder: Path, lack: str) -> str:
     try:
         file = rescue(behind, folder)
     except InputError as error:
-        return f"{why}\nWriting to a file failed too, so it is lost: {error}"
-    return (
-        f"{why}\nAll of it is in {file}\nWhen saving works again, this brings it back: chatapp sessions import {file}"
-    )
+        return f"{why}\nSaving it to a file failed too, so it is lost: {error}"
+    return f"{why}\nAll of it is in {file}\nWhen saving works again, run: chatapp sessions import {file}"
 
 
 def rescue(dialogues: Sequence[Dialogue], folder: Path) -> Path:

@@ -26,7 +26,7 @@ SHOWN = 2_000
 """Characters of a call's arguments that the user is shown."""
 REFUSED = Result("The user has refused this call. Do not repeat it; say what you can without it.", "refused")
 STOPPED = Result("The user has stopped this call.", "refused")
-LATE = "{} replies in a row have called tools; it is your turn. Any message lets the model go on."
+LATE = "{} answers in a row called tools, which is the limit. To let the model continue, send any message."
 Decision = Literal["once", "conversation", "refuse", "stop"]
 
 
@@ -61,7 +61,7 @@ def answer_calls(dialogue: Dialogue) -> Generator[Step, Decision | Result, bool]
     for call in dialogue.open_calls():
         tool = toolset.find(call.name) if toolset else None
         if toolset is None or tool is None:
-            dialogue.answer_call(call, Result(f"There is no tool {call.name} any more.", "failed"))
+            dialogue.answer_call(call, Result(f"The tool {call.name} no longer exists.", "failed"))
             continue
         decision: object = "once"
         if not (unasked := toolset.is_allowed(tool)):

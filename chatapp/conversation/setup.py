@@ -12,9 +12,9 @@ from chatapp.text.errors import InputError
 
 WhenFull = Literal["stop", "slide", "summarise"]
 """What happens when a conversation no longer fits: it stops, drops its beginning, or summarises it."""
-NO_TEMPLATE = "{} has no chat template: it cannot continue a conversation; use /clear first"
-NO_SWITCH = "{} cannot switch its thinking: no switch is known of its chat template"
-OTHER_SWITCH = "{} cannot switch its thinking so: its chat template knows {}"
+NO_TEMPLATE = "{} has no chat template and cannot continue a conversation; to start a new one: /clear"
+NO_SWITCH = "{} cannot turn thinking on or off: its chat template has no switch for it"
+OTHER_SWITCH = "{} cannot think like that: its chat template supports {}"
 CHOSEN: Mapping[Think, str] = {True: "think", False: "no thinking"}
 DEFAULTS = asdict(Options())
 

@@ -77,10 +77,10 @@ def run(
 
     def look() -> str:
         if len(taken) > largest:
-            return f"ended after {largest:,} bytes of output"
+            return f"stopped after {largest:,} bytes of output"
         if stopped():
             return "cancelled"
-        return f"ended after {seconds:g} seconds" if time.monotonic() > end else ""
+        return f"stopped after {seconds:g} seconds" if time.monotonic() > end else ""
 
     reader = Thread(target=read, name="shell", daemon=True)  # a background child may keep the pipe open
     reader.start()
@@ -101,7 +101,7 @@ def start(words: list[str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(words, stdin=none, stdout=subprocess.PIPE, stderr=both, **apart())
     except OSError as error:
-        raise InputError(f"{words[0]} does not start: {(error.strerror or str(error)).lower()}") from error
+        raise InputError(f"cannot start {words[0]}: {(error.strerror or str(error)).lower()}") from error
 
 
 def plain(text: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BEAT = 0.1
 """Seconds between two checks whether the turn was cancelled while waiting for a server."""
-UNKNOWING = "{} cannot call tools: its chat template does not know them; the conversation goes on without"
+UNKNOWING = "{} cannot call tools: its chat template does not support them; the conversation continues without tools"
 
 
 def offer(toolset: Toolset, names: Sequence[str], engine: Engine, turn: Turn) -> Generator[None, None, None]:

@@ -37,7 +37,7 @@ class Tree:
         with self.lock:
             found = self._messages.get(self.number(message))
             if found is None:
-                raise HistoryError(f"there is no message {message} any more")
+                raise HistoryError(f"message {message} no longer exists")
             text, versions = self._growing.get(found.id, found.text), tuple(self._children[found.parent])
             if text is found.text and versions == found.versions:  # true of every message read from the history
                 return found

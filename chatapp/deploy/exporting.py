@@ -41,14 +41,14 @@ def export(
         unfinished = folder.parent / f".{folder.name}-{secrets.token_hex(4)}"
         unfinished.mkdir(parents=True)
     except OSError as error:
-        raise ExportError(f"{folder} cannot be written ({error.strerror}); choose another folder") from error
+        raise ExportError(f"cannot write {folder} ({error.strerror}); choose another folder") from error
     try:
         target.write(source, unfinished, options, on_progress)
         if folder.exists():
             folder.rmdir()
         unfinished.rename(folder)
     except OSError as error:
-        raise ExportError(f"the export to {folder} failed ({error.strerror or error}); nothing was kept") from error
+        raise ExportError(f"the export to {folder} failed ({error.strerror or error}); nothing was written") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -6,7 +6,7 @@ from model_store.exports import Finding, Source, openvino
 from model_store.exports.openvino import NEEDS, SUMMARY, Options, refuse, write
 
 __all__ = ["SUMMARY", "Options", "check", "refuse", "write"]
-LEFT_OUT = f"it is not installed, or openvino-tokenizers was not; run: {NEEDS}"
+LEFT_OUT = f"openvino or openvino-tokenizers is not installed; run: {NEEDS}"
 
 
 def check(source: Source, folder: Path, options: Options) -> list[Finding]:

@@ -13,7 +13,7 @@ def check(source: Source, folder: Path, options: Options) -> list[Finding]:
     from chatapp.deploy import openvino_genai
 
     if not openvino_genai.is_installed():
-        raise ExportError(f"checking this target needs openvino-genai; run: {openvino.NEEDS}")
+        raise ExportError(f"--check needs openvino-genai for this target; run: {openvino.NEEDS}")
     inside = folder / source.model.name
     precision = openvino.precision_of(source, options)
     return [*openvino.check(source, inside, options), *openvino_genai.ask(source, inside, precision)]

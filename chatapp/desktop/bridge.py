@@ -116,14 +116,14 @@ class Bridge:
                     task.cancel()
                 await self.end()
         if code < 0:  # killed by a signal, so it could not report an error itself
-            print(f"chatapp has ended ({describe_ending(code)})", file=sys.stderr, flush=True)
+            print(f"chatapp exited ({describe_ending(code)})", file=sys.stderr, flush=True)
         return code if code >= 0 else 1
 
     def describe_end(self, code: int) -> str:
         """The text the page shows after the app has ended."""
         if not code:
-            return "chatapp has been left. This page can be closed."
-        return f"chatapp has ended ({describe_ending(code)}):\n{printable(chr(10).join(self.complaints))}"
+            return "chatapp has quit. You can close this page."
+        return f"chatapp exited ({describe_ending(code)}):\n{printable(chr(10).join(self.complaints))}"
 
     async def end(self) -> None:
         """Close the app's input, so that it saves and exits; kill it if that takes too long."""
@@ -236,7 +236,7 @@ class Bridge:
                     path = self.face.locate(name) or await asyncio.to_thread(self.store, name, text)
                 except OSError as error:
                     self.send_to_app(
-                        {"type": "lost", "text": f"{name} cannot be kept in {self.uploads}: {error.strerror}"}
+                        {"type": "lost", "text": f"{name} cannot be saved in {self.uploads}: {error.strerror}"}
                     )
                 else:
                     self.send_to_app({"type": "drop", "path": str(path)})

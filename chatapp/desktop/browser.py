@@ -34,7 +34,7 @@ class BrowserPage:
         with open(handle, "w", encoding="utf-8") as file:
             file.write(LEAD.format(address=html.escape(address)))
         if not webbrowser.open(path.as_uri()):
-            print(f"No browser was found. Open this in one: {path}", file=sys.stderr, flush=True)
+            print(f"No browser found. Open this file in one: {path}", file=sys.stderr, flush=True)
 
     def announce(self, text: str) -> bool:
         """False: browsers have their own notifications."""
@@ -68,7 +68,7 @@ def open_page(home: Path, running: SingleInstance, command: Sequence[str], *, re
         server = await bridge.open(command)
         running.publish(bridge.door.port, bridge.door.raising)
         page.show(bridge.door.address)
-        print(f"The page is at {bridge.door.origin}; Ctrl+Q there, or Ctrl+C here, leaves.", flush=True)
+        print(f"The page is at {bridge.door.origin}; to quit: Ctrl+Q there, or Ctrl+C here.", flush=True)
         return await bridge.run(server)
 
     with tempfile.TemporaryDirectory(prefix="chatapp-") as folder:

@@ -96,7 +96,7 @@ class SingleInstance:
                 except (OSError, WebSocketException):
                     pass  # it is not listening yet, or has stopped
             if time.monotonic() > end:
-                raise UserError(f"chatapp is running, but its window does not answer; end it, or delete {self.path}")
+                raise UserError(f"chatapp is running, but its window does not respond; stop it, or delete {self.path}")
             time.sleep(0.05)
 
     def close(self) -> None:

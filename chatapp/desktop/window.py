@@ -73,7 +73,7 @@ class NativeWindow:
             webview.start(private_mode=True)
         except webview.errors.WebViewException as error:
             raise UserError(
-                f"the web view does not start: {error}; open the page in your browser: chatapp desktop --browser"
+                f"cannot start the web view: {error}; to use your browser instead: chatapp desktop --browser"
             ) from error
 
     def ask(self, bridge: Bridge) -> bool:

@@ -50,7 +50,7 @@ class Figures:
         lowered = f", lowered in {milliseconds(self.lowering_seconds)}" if self.lowering_seconds else ""
         return (
             f"{self.placement}: loaded in {milliseconds(self.first_load)}{cold}, "
-            f"{milliseconds(self.warm_load)} once more{lowered}; {size(self.peak_memory)} memory at most"
+            f"{milliseconds(self.warm_load)} again{lowered}; {size(self.peak_memory)} peak memory"
         )
 
     def describe(self) -> str:
@@ -154,7 +154,7 @@ def measure_each(
         command = [*COMMAND, model, "--backend", backend, "--device", device, "--json"]
         done = subprocess.run([*command, *rest], stdout=subprocess.PIPE, encoding="utf-8")
         if done.returncode:  # it has reported why on standard error
-            warn(f"{backend} {device} is left out")
+            warn(f"{backend} {device} skipped")
         else:
             found.append(read_figures(json.loads(done.stdout)))
     if not found:

@@ -253,10 +253,10 @@ def save(answer: Answer, path: Path) -> None:
     """Write a new file in the format of its ending, whole or not at all; existing files are never touched."""
     forms = {".csv": as_csv, ".json": as_json}
     if not (form := forms.get(path.suffix.lower())):
-        raise InputError(f"{path} says not what to write; end it with .csv or .json")
+        raise InputError(f"{path} must end in .csv or .json")
     if os.path.lexists(path):  # unlike `path.exists`, this raises nothing
-        raise InputError(f"{path} is there already; choose another name")
+        raise InputError(f"{path} already exists; choose another name")
     try:
         write_whole(path, form(answer))
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from error
+        raise InputError(f"cannot write {path}: {error.strerror}") from error

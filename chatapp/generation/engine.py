@@ -187,13 +187,13 @@ class Engine:
         """
         started = perf_counter()
         if wrong := next((name for name in FREE_TEXT if getattr(options, name)), None):
-            raise OptionError(f"{wrong} is for models that go on with a text; this one answers: set it to 0", wrong)
+            raise OptionError(f"{wrong} is for models that continue text, and this one answers; set it to 0", wrong)
         if begun and self.session.whole_prompts:
-            raise GenerationError("this model begins each answer anew: an encoder-decoder cannot go on from a token")
+            raise GenerationError("this model is an encoder-decoder and cannot continue from a token")
         if begun and begun[-1] in self.tokenizer.eos:
-            raise GenerationError("the answer ends with this token: nothing can follow it; choose another one")
+            raise GenerationError("this token ends the answer, so nothing can follow it; choose another one")
         if options.tools and not self.knows_tools:
-            raise OptionError("tools are for models whose chat template knows them, and this one's does not", "tools")
+            raise OptionError("tools need a chat template that supports them, and this model's does not", "tools")
         prompt = self._prompts.of_chat(messages, options.think, options.tools)
         context = prompt if options.constraint else ()  # constrained: leading spaces count too
         turn = self._turn(prompt, options, self.tokenizer.eos, started, context=context, begun=begun, partial=partial)
@@ -273,7 +273,7 @@ class Engine:
         """A text, or its tokens, with each token's log-probability; nothing is generated."""
         started = perf_counter()
         if self.session.whole_prompts:
-            raise GenerationError("an encoder reads the prompts of this model: it finds no token of them likely or not")
+            raise GenerationError("this model is an encoder-decoder and has no probabilities for a prompt's tokens")
         prompt, taken = self._prompt(text, options)
         turn = self._turn([*prompt, *taken], replace(options, logprobs=options.logprobs or 0), frozenset(), started)
         spelt = self.tokenizer.encode(text) if isinstance(text, str) else text
@@ -297,7 +297,7 @@ class Engine:
         """
         started = perf_counter()
         if options.constraint:
-            message = f"{options.constraint} is about a whole answer, and a gap's ends are given; leave it out"
+            message = f"{options.constraint} constrains a whole answer and cannot be used to fill a gap; leave it out"
             raise OptionError(message, options.constraint)
         gap = self._prompts.check_gap()
         stop = (*options.stop, *infill.line_behind(suffix))

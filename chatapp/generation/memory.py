@@ -30,7 +30,7 @@ def check_beams(beams: int, length: int, token_bytes: int) -> None:
     needed, free = beams * length * token_bytes, available_memory()
     if beams > 1 and free is not None and needed > free:
         raise GenerationError(
-            f"{beams} beams of {length:,} tokens take up to {size(needed)} of memory, and {size(free)} "
+            f"{beams} beams of {length:,} tokens need up to {size(needed)} of memory, and {size(free)} "
             "are free; lower num_beams or max_tokens"
         )
 
@@ -70,7 +70,7 @@ if sys.platform == "win32":
         counters = _Counters()
         counters.size = ctypes.sizeof(counters)
         if not ctypes.windll.kernel32.K32GetProcessMemoryInfo(handle, ctypes.byref(counters), counters.size):
-            raise OSError("Windows does not tell a process's memory")
+            raise OSError("Windows does not report a process's memory")
         return counters
 
     def _resident_memory(process: int) -> int:

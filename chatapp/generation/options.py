@@ -70,93 +70,95 @@ class Options:
     # fmt: off
     temperature: float = _row(Knob(
         0.8, "0 (greedy) or from 0.0001 to 100", lambda value: value == 0 or 0.0001 <= value <= 100,
-        "T", "0 is greedy (default: {default})", "0.7", "how daring the choice is; 0 is greedy",
+        "T", "randomness; 0 is greedy (default: {default})", "0.7", "randomness; 0 is greedy",
         "temperature", list_steps(0, 2, 0.1), word="greedy"))
     top_k: int = _row(Knob(
         40, "a whole number, 0 (off) or more", lambda value: value >= 0,
-        "K", "keep the K likeliest tokens; 0: all (default: {default})",
-        "40", "keep the K likeliest tokens; 0 keeps all", "top_k",
+        "K", "keep the K likeliest tokens; 0 is off (default: {default})",
+        "40", "keep the K likeliest tokens; 0 is off", "top_k",
         (0, 1, 2, 3, 5, 8, 10, 15, 20, 30, 40, 50, 64, 80, 100, 150, 200, 500, 1000)))
     top_p: float = _row(Knob(
         0.95, "above 0 and at most 1", lambda value: 0 < value <= 1,
-        "P", "keep the likeliest, up to P in sum (default: {default})",
-        "0.9", "keep the likeliest tokens, up to this probability in sum", "top_p", list_steps(0.05, 1, 0.05), off=1))
+        "P", "keep the likeliest tokens, up to P in total (default: {default})",
+        "0.9", "keep the likeliest tokens, up to this total probability", "top_p", list_steps(0.05, 1, 0.05), off=1))
     min_p: float = _row(Knob(
         0.0, "0 (off) or more, and below 1", lambda value: 0 <= value < 1,
-        "P", "drop those below P times the best (default: {default})", "0.05", "drop tokens below this times the best",
+        "P", "drop tokens below P times the best (default: {default})", "0.05",
+        "drop tokens below this times the best",
         "min_p", (0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)))
     repetition_penalty: float = _row(Knob(
         1.0, "from 0.01 to 100; 1 is off", lambda value: 0.01 <= value <= 100,
-        "R", "for tokens in prompt or reply; 1: none", "1.1", "against tokens in the prompt or the reply; 1 is off",
+        "R", "penalise tokens in the prompt or answer (default: 1, off)", "1.1",
+        "penalise tokens in the prompt or the answer; 1 is off",
         "repetition", list_steps(0.8, 2, 0.05), off=1, penalty=True))
     presence_penalty: float = _row(Knob(
         0.0, "from -100 to 100", lambda value: -100 <= value <= 100,
-        "P", "for tokens in the reply (default: {default})", "0.5", "against tokens in the reply, once",
+        "P", "penalise tokens in the answer once (default: {default})", "0.5", "penalise tokens in the answer, once",
         "presence", list_steps(-2, 2, 0.1), penalty=True))
     frequency_penalty: float = _row(Knob(
         0.0, "from -100 to 100", lambda value: -100 <= value <= 100,
-        "P", "for each time they are (default: {default})", "0.5", "against tokens in the reply, each time",
+        "P", "penalise them each time (default: {default})", "0.5", "penalise tokens in the answer, each time",
         "frequency", list_steps(-2, 2, 0.1), penalty=True))
     typical_p: float = _row(Knob(
         1.0, "above 0 and at most 1", lambda value: 0 < value <= 1,
-        "P", "keep those about as surprising as is usual here, up to P in sum; 1: all",
-        "0.9", "keep the tokens about as surprising as is usual here", "typical_p", (), off=1, rare=True))
+        "P", "keep the most typical tokens, up to P in total (default: 1, off)",
+        "0.9", "keep the most typical tokens, up to this total probability", "typical_p", (), off=1, rare=True))
     top_n_sigma: float = _row(Knob(
         0.0, "0 (off) or more", lambda value: value >= 0,
-        "N", "keep logits within N standard deviations of the best; 0: all", "1.5",
+        "N", "keep logits within N standard deviations of the best (default: 0, off)", "1.5",
         "keep logits within so many standard deviations of the best", "top_n_sigma", (), rare=True))
     xtc_probability: float = _row(Knob(
         0.0, "from 0 (off) to 1", lambda value: 0 <= value <= 1,
-        "P", "how often to leave out the obvious (XTC); 0: never", "0.5",
-        "how often the obvious is left out (XTC)", "xtc", (), rare=True))
+        "P", "how often XTC drops the likeliest tokens (default: 0, off)", "0.5",
+        "how often XTC drops the likeliest tokens", "xtc", (), rare=True))
     xtc_threshold: float = _row(Knob(
         0.1, "above 0 and at most 0.5", lambda value: 0 < value <= 0.5,
-        "P", "how likely tokens are that XTC leaves out, but for the last (default: {default})", "0.1",
-        "how likely tokens are that XTC leaves out, but for the last", "xtc_threshold", (), off=-1, rare=True))
+        "P", "XTC drops tokens above P, except the last (default: {default})", "0.1",
+        "XTC drops tokens above this probability, except the last", "xtc_threshold", (), off=-1, rare=True))
     dynamic_temperature: float = _row(Knob(
         0.0, "0 (off) or more, and at most 100", lambda value: 0 <= value <= 100,
-        "T", "let the temperature be up to T lower where the model is sure, and higher where not", "0.5",
-        "how far the temperature follows the model's doubt", "dynamic", (), rare=True))
+        "T", "lower the temperature by up to T where the model is sure, raise it where not (default: 0, off)", "0.5",
+        "how far the temperature follows the model's uncertainty", "dynamic", (), rare=True))
     dynamic_exponent: float = _row(Knob(
         1.0, "above 0 and at most 100", lambda value: 0 < value <= 100,
-        "E", "above 1: only much doubt raises it (default: {default})", "1",
-        "above 1, only much doubt raises the temperature", "dyn_exponent", (), off=-1, rare=True))
+        "E", "above 1: only great uncertainty raises it (default: {default})", "1",
+        "above 1: only great uncertainty raises the temperature", "dyn_exponent", (), off=-1, rare=True))
     mirostat_tau: float = _row(Knob(
         0.0, "0 (off) or more", lambda value: value >= 0,
-        "BITS", "keep each token's surprise at about so many bits (Mirostat 2); 0: off", "5",
-        "keep each token's surprise at about so many bits (Mirostat 2)", "mirostat", (), rare=True))
+        "BITS", "target surprise per token in bits, Mirostat 2 (default: 0, off)", "5",
+        "target surprise per token in bits, Mirostat 2", "mirostat", (), rare=True))
     mirostat_eta: float = _row(Knob(
         0.1, "above 0 and at most 1", lambda value: 0 < value <= 1,
-        "R", "how quickly Mirostat corrects itself (default: {default})", "0.1",
-        "how quickly Mirostat corrects itself", "miro_eta", (), off=-1, rare=True))
+        "R", "learning rate of Mirostat (default: {default})", "0.1",
+        "learning rate of Mirostat", "miro_eta", (), off=-1, rare=True))
     dry_multiplier: float = _row(Knob(
         0.0, "from 0 (off) to 100", lambda value: 0 <= value <= 100,
-        "M", "how strongly DRY acts against repeating a sequence; 0: not", "0.8",
-        "how strongly DRY acts against repeating a sequence", "dry", (), penalty=True, rare=True))
+        "M", "how strongly DRY penalises repeated sequences (default: 0, off)", "0.8",
+        "how strongly DRY penalises repeated sequences", "dry", (), penalty=True, rare=True))
     dry_base: float = _row(Knob(
         1.75, "from 1 to 10", lambda value: 1 <= value <= 10,
-        "B", "its growth with each token repeated (default: {default})", "1.75",
-        "how DRY grows with each token repeated", "dry_base", (), off=-1, penalty=True, rare=True))
+        "B", "growth of that penalty per repeated token (default: {default})", "1.75",
+        "growth of the DRY penalty per repeated token", "dry_base", (), off=-1, penalty=True, rare=True))
     dry_allowed_length: int = _row(Knob(
         2, "a whole number, 1 or more", lambda value: value >= 1,
-        "N", "tokens that may be repeated (default: {default})", "2", "tokens that may be repeated without DRY",
+        "N", "longest repetition without penalty (default: {default})", "2", "longest repetition without DRY penalty",
         "dry_length", (), off=-1, penalty=True, rare=True))
     no_repeat_ngram_size: int = _row(Knob(
         0, "a whole number, 0 (off) or more", lambda value: value >= 0,
-        "N", "never the same N tokens twice; 0: off", "3", "never the same so many tokens twice",
+        "N", "never repeat N tokens in a row (default: 0, off)", "3", "never repeat this many tokens in a row",
         "no_repeat", (), penalty=True, rare=True))
     file_start: int = _row(Knob(
         0, "0 (off) or 1", lambda value: value in (0, 1),
-        "0|1", "1: a text to go on with begins a file of code", "1", "1: a text to go on with begins a file of code",
+        "0|1", "1: the text is the beginning of a code file", "1", "1: the text is the beginning of a code file",
         "file_start", (), rare=True))
     indentation: int = _row(Knob(
         0, "0 (off) or 1", lambda value: value in (0, 1),
-        "0|1", "1: what goes on with a text is indented as code", "1",
-        "1: what goes on with a text is indented as code", "indentation", (), rare=True))
+        "0|1", "1: keep the continuation indented as code", "1",
+        "1: keep the continuation indented as code", "indentation", (), rare=True))
     stop_at_dedent: int = _row(Knob(
         0, "0 (off) or 1", lambda value: value in (0, 1),
-        "0|1", "1: where a text ends in a colon or brace, end with the block", "1",
-        "1: what goes on with a text that ends in a colon or brace ends with the block", "stop_dedent", (), rare=True))
+        "0|1", "1: after a colon or brace, stop where the block ends", "1",
+        "1: after a colon or brace, stop where the block ends", "stop_dedent", (), rare=True))
     # fmt: on
     dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
     """A token that contains one of these ends DRY's sequences, and is never penalised."""
@@ -227,13 +229,13 @@ class Options:
         if wrong := [name for name in self.sampler_order if name not in ORDER]:
             raise _error("sampler_order", wrong[0], f"made of {', '.join(ORDER)}")
         if len(set(self.sampler_order)) < len(self.sampler_order):
-            raise _error("sampler_order", " ".join(self.sampler_order), "without doubles")
+            raise _error("sampler_order", " ".join(self.sampler_order), "without duplicates")
         for name, (low, high) in BEAM_NUMBERS.items():
             if not _is_number(value := getattr(self, name)) or not low <= value <= high:
                 raise _error(name, value, f"from {low} to {high}")
         for name in ("json_schema", "regex", "grammar"):
             if not ((value := getattr(self, name)) is None or (isinstance(value, str) and value.strip())):
-                raise _error(name, value, "a text that is not empty")
+                raise _error(name, value, "non-empty text")
         self._check_logit_bias()
 
     @property
@@ -254,7 +256,7 @@ class Options:
         texts = getattr(self, name)
         listed = isinstance(texts, Iterable) and not isinstance(texts, str)
         if not listed or not all(isinstance(text, str) and text for text in texts):
-            raise _error(name, texts, "a list of texts, none of them empty")
+            raise _error(name, texts, "a list of non-empty texts")
         object.__setattr__(self, name, tuple(texts))
 
     def _check_logit_bias(self) -> None:
@@ -300,16 +302,16 @@ GRAMMARS = ("json_schema", "json_object", "regex", "grammar", "choice")
 def check_together(options: Options) -> None:
     """Raise for options that contradict each other."""
     if len(given := [name for name in GRAMMARS if getattr(options, name)]) > 1:
-        raise OptionError(f"{' and '.join(given)} each say what the whole answer must be; give one of them", *given)
+        raise OptionError(f"{' and '.join(given)} each constrain the whole answer; give only one", *given)
     if options.speculate and max(options.n, options.num_beams) > 1:
         several = "n" if options.n > 1 else "num_beams"
-        message = f"speculate is for one text at a time, and {several} asks for several; leave one of them out"
+        message = f"speculate works for one text, and {several} asks for several; leave one out"
         raise OptionError(message, "speculate", several)
     beams, groups = options.num_beams, options.num_beam_groups
     if beams == 1:
         for name, usual in BEAM_OPTIONS.items():
             if getattr(options, name) != usual:
-                raise OptionError(f"{name} is for a beam search; give num_beams too", name, "num_beams")
+                raise OptionError(f"{name} needs a beam search; add num_beams", name, "num_beams")
         return
     if options.n > beams:
         message = f"a search with {beams} beams finds {beams} texts, not {options.n}; raise num_beams"
@@ -319,13 +321,13 @@ def check_together(options: Options) -> None:
         raise OptionError(message, "num_beam_groups")
     if (groups > 1) != (options.diversity_penalty > 0):
         both = "num_beam_groups", "diversity_penalty"
-        raise OptionError(f"{' and '.join(both)} belong together: give both, or neither", *both)
+        raise OptionError(f"{' and '.join(both)} belong together; give both, or neither", *both)
     if groups > 1 and options.beam_sampling:
-        raise OptionError("beam_sampling draws, and groups of beams are compared; choose one of them", "beam_sampling")
+        raise OptionError("beam_sampling does not work with groups of beams; leave one out", "beam_sampling")
     if options.mirostat_tau:
-        raise OptionError("mirostat_tau follows one text, and a beam search has several; leave it out", "mirostat_tau")
+        raise OptionError("mirostat_tau does not work with a beam search; leave it out", "mirostat_tau")
     if options.beam_sampling and not options.temperature:
-        message = "beam_sampling draws, and with a temperature of 0 nothing is drawn; choose one of them"
+        message = "beam_sampling does not work with a temperature of 0; change one of them"
         raise OptionError(message, "beam_sampling")
 
 

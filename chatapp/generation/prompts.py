@@ -36,7 +36,7 @@ class Prompts:
     def of_text(self, text: str, *, file_start: bool = False) -> list[int]:
         """A text's prompt, after the file-start token if `file_start`."""
         if not text:
-            raise GenerationError("the prompt is empty; write something for the model to continue")
+            raise GenerationError("the prompt is empty; give the model some text")
         self.check_length([Message("user", text)])
         if self.session.whole_prompts:
             return self.tokenizer.encode_whole(text)
@@ -65,7 +65,7 @@ class Prompts:
     def check_template(self) -> ChatTemplate:
         """The chat template; raises if the model has none."""
         if self.chat_template is None:
-            raise GenerationError("this model has no chat template: it continues text, but cannot hold a conversation")
+            raise GenerationError("this model has no chat template: it continues text but cannot chat")
         return self.chat_template
 
     def check_gap(self) -> Infill | Gap:
@@ -79,12 +79,12 @@ class Prompts:
     def check(self, prompt: Sequence[int]) -> None:
         """Raise for a prompt with unknown tokens, or longer than the context."""
         if not prompt:
-            raise GenerationError("the prompt is empty: the tokenizer made no token of it")
+            raise GenerationError("the prompt is empty: the tokenizer made no tokens of it")
         if max(prompt) >= self.session.vocab_size:
             raise GenerationError(
                 f"the tokenizer makes token {max(prompt):,} of this prompt and "
                 f"the model knows {self.session.vocab_size:,}: they do not belong together; "
-                "fetch the model's own tokenizer.json"
+                "use the model's own tokenizer.json"
             )
         if len(prompt) > self.session.context_length:
             raise PromptTooLong(len(prompt), self.session.context_length)

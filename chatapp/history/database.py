@@ -13,7 +13,7 @@ APPLICATION = 0x63686174
 """"chat" in the file's header, which marks the database as ours."""
 PATIENCE = 5.0
 """Seconds that a transaction waits for another process's."""
-DAMAGED = "{} is damaged or no database; nothing was changed; move it elsewhere, or restore a copy"
+DAMAGED = "{} is damaged or not a database; it was not changed; move it away, or restore a backup"
 
 KEEP_WORDS = (
     """CREATE TRIGGER words_added AFTER INSERT ON messages BEGIN
@@ -142,7 +142,7 @@ def _open(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # private
     except OSError as error:
         if not os.path.isfile(path):  # or its folder is not readable
-            raise HistoryError(f"cannot keep conversations in {path}: {error.strerror}; check the folder") from error
+            raise HistoryError(f"cannot save conversations in {path}: {error.strerror}; check the folder") from error
     if path.is_file() and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
         # Nobody can be writing: otherwise SQLite would need to make files beside it in order to read.
         return _connection(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
@@ -159,10 +159,10 @@ def _version(connection: sqlite3.Connection, path: Path | None) -> int:
     if version > len(MIGRATIONS):
         raise HistoryError(
             f"the conversations in {path} were written by a newer chatapp (version {version} of the database, "
-            f"this one knows {len(MIGRATIONS)}); nothing was changed; update chatapp"
+            f"this one knows {len(MIGRATIONS)}); it was not changed; update chatapp"
         )
     if application != APPLICATION and (version or tables):
-        raise HistoryError(f"{path} is another program's database; nothing was changed; move it elsewhere")
+        raise HistoryError(f"{path} is another program's database; it was not changed; move it away")
     return int(version)
 
 
@@ -219,20 +219,20 @@ def _reason(code: int, error: sqlite3.Error) -> str:
     """An error's reason in the user's words, with {} for the file."""
     match code:
         case sqlite3.SQLITE_FULL:
-            return "the disk is full: {} cannot grow; what was saved before is untouched; make room"
+            return "the disk is full: {} cannot grow; earlier conversations are safe; free some space"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return "the conversations in {} can be read, but not written; check the permissions of file and folder"
+            return "the conversations in {} are read-only; check the permissions of file and folder"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return "another program holds the conversations in {}; end it, or try again"
+            return "another program has locked the conversations in {}; close it, or try again"
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return DAMAGED
         case sqlite3.SQLITE_CANTOPEN:
             return "cannot open {}; check the permissions of the folder"
         case sqlite3.SQLITE_IOERR:
-            return "the disk failed while it read or wrote {}; check the disk"
+            return "the disk failed to read or write {}; check the disk"
         case sqlite3.SQLITE_TOOBIG:
-            return "a text is too long for the conversations in {}: they hold up to 1 GB each"
+            return "a text is too long for the conversations in {}; the limit is 1 GB"
     if "no such module: fts5" in str(error):
-        return "this Python's SQLite has no full-text search (FTS5), so conversations cannot be kept in {}"
+        return "this Python's SQLite has no full-text search (FTS5), so conversations cannot be saved in {}"
     told = " ".join(str(error).split()).replace("{", "{{").replace("}", "}}")
-    return f"the tables in {{}} are damaged ({told}); nothing was changed; move it elsewhere, or restore a copy"
+    return f"the tables in {{}} are damaged ({told}); it was not changed; move it away, or restore a backup"

@@ -111,10 +111,10 @@ class History:
         """A conversation by its number."""
         found = next(iter(self._conversations("id = ?", conversation)), None)
         if found is None:
-            raise HistoryError(f"there is no conversation {conversation}; `chatapp sessions ls` lists them")
+            raise HistoryError(f"there is no conversation {conversation}; to list them: chatapp sessions ls")
         if found.deleted is not None:
             raise HistoryError(
-                f"conversation {conversation} was deleted; `chatapp sessions undo` brings back the last one deleted"
+                f"conversation {conversation} was deleted; to restore the last one deleted: chatapp sessions undo"
             )
         return found
 
@@ -159,7 +159,7 @@ class History:
         """Give a conversation another title."""
         title = one_line(title)
         if not title:
-            raise HistoryError("the title is empty; give some words")
+            raise HistoryError("the title is empty; give one")
         self.get(conversation)
         with self._writing():
             self._set(conversation, title=title)
@@ -376,7 +376,7 @@ class History:
     def _conversation_of(self, message: int) -> int:
         conversation = self._value("SELECT conversation FROM messages WHERE id = ?", message)
         if conversation is None:
-            raise HistoryError(f"there is no message {message} any more")
+            raise HistoryError(f"message {message} no longer exists")
         return int(conversation)
 
     def _value(self, query: str, *values: object) -> Any:  # Any: what SQLite keeps there
@@ -408,7 +408,7 @@ class History:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock, translate_errors(self.path):
             if self._closed:
-                raise HistoryError("the conversations have been closed; start chatapp again")
+                raise HistoryError("the conversations have been closed; restart chatapp")
             yield self.connection
 
     @contextmanager
@@ -423,9 +423,7 @@ class History:
         with suppress(OSError):
             if not self.path or self.path.stat().st_ino == self.inode:
                 return
-        raise HistoryError(
-            f"{self.path} has been deleted, moved or replaced meanwhile; put it back, or start chatapp again"
-        )
+        raise HistoryError(f"{self.path} was deleted, moved or replaced; put it back, or restart chatapp")
 
 
 def name_fork(title: str, titles: set[str]) -> str:

@@ -45,7 +45,7 @@ class Folders:
 
     def _tell(self, index: FolderIndex) -> None:
         index.scanned.wait()
-        self._log(f"{len(index.paths):,} files of {index.root.name} are read")
+        self._log(f"{len(index.paths):,} files of {index.root.name} read")
         if index.notice:
             self._log(index.notice)
 

@@ -75,8 +75,8 @@ class Protocol(LanguageServerProtocol):
         method = getattr(message, "method", "")
         early = self._workspace is None and method not in (types.INITIALIZE, types.EXIT)
         if isinstance(message, RPCRequest) and (early or self._server.shut_down):
-            late = JsonRpcInvalidRequest("this server was told to shut down; start another")
-            error = JsonRpcServerNotInitialized("initialize comes first") if early else late
+            late = JsonRpcInvalidRequest("this server is shutting down; start another one")
+            error = JsonRpcServerNotInitialized("initialize must come first") if early else late
             self._send_response(message.id, error=error.to_response_error())
         elif not early:
             super().handle_message(message)
@@ -201,21 +201,21 @@ class Server(LanguageServer):
         self.folders.follow(given)
 
     async def open_model(self, name: str, completer: Completer) -> None:
-        """Open a model; until then offers come from files alone."""
+        """Open a model; until then suggestions come from files only."""
 
         def load(on_progress: OnProgress) -> Engine:
             placement = self.home.choose_placement(objective="completion")
             return self.home.open_model(name, placement, on_progress=on_progress).engine
 
         try:
-            completer.engine = await with_progress(self, f"chatapp opens {name}", load)
+            completer.engine = await with_progress(self, f"Opening {name}", load)
         except Exception as error:
             if completer is self.completer:
                 self._model = None
-                self.show_error(f"{one_line(error) or describe(error)}; until then offers come from files alone")
+                self.show_error(f"{one_line(error) or describe(error)}; until then suggestions come from files only")
         else:
             behind = (
-                "" if completer.engine.can_infill else "; it was not taught to fill gaps, and goes on from the left"
+                "" if completer.engine.can_infill else "; it was not trained to fill gaps, and ignores what follows"
             )
             self.log(f"{name} is open{behind}")
 
@@ -350,7 +350,7 @@ class Server(LanguageServer):
             if self.acceptance:
                 note(self.acceptance)
         except OSError as error:
-            self.show_error(f"cannot keep what became of offers: {one_line(error)}")
+            self.show_error(f"cannot save completion statistics: {one_line(error)}")
 
     def follow_acceptance(self) -> None:
         """Set the threshold: the editor's, or one adapted to past acceptance."""

@@ -32,14 +32,14 @@ def read(given: object, before: ServerSettings) -> ServerSettings:
     if given is None or given == []:  # some editors send a list for no settings
         return before
     if not isinstance(given, Mapping):
-        raise SettingError('the settings of chatapp must be an object with names, such as {"threshold": 0.3}')
+        raise SettingError('the settings of chatapp must be an object, such as {"threshold": 0.3}')
     if set(given) == {"chatapp"}:
         return read(given["chatapp"], before)
     kinds = {field.name: type(getattr(before, field.name)) for field in fields(ServerSettings)}
     for name, value in given.items():
         if name not in kinds:
-            hint = suggest(str(name), kinds, f"known are {', '.join(kinds)}")
-            raise SettingError(f"chatapp knows no setting {name!r}; {hint}")
+            hint = suggest(str(name), kinds, f"choose from {', '.join(kinds)}")
+            raise SettingError(f"unknown setting {name!r}; {hint}")
         if type(value) is not kinds[name] and not (kinds[name] is float and type(value) is int):
             raise SettingError(f"chatapp's setting {name!r} must be {WORDS[kinds[name]]}, not {value!r}")
     settings = replace(before, **given)

@@ -252,12 +252,12 @@ def describe_offered(entry: Entry, this: Machine) -> ListedModel:
 def check_fit(this: Machine, memory: int, disk: int) -> tuple[Fits, str]:
     """Whether a model that needs this many bytes fits, and if not well, why."""
     if disk + SPARE > this.disk_free and disk:
-        free = f"{amount(this.disk_free)} are free, of which {amount(SPARE)} stay so"
-        return "no", f"it takes {amount(disk)} of disk, and {free}"
+        free = f"{amount(this.disk_free)} are free, of which {amount(SPARE)} must stay free"
+        return "no", f"it needs {amount(disk)} of disk space, and {free}"
     if memory > this.memory:
-        return "no", f"it takes {amount(memory)} of memory, and this machine has {amount(this.memory)}"
+        return "no", f"it needs {amount(memory)} of memory, and this machine has {amount(this.memory)}"
     if memory > COMFORT * this.memory:
-        return "tight", f"it takes {amount(memory)} of this machine's {amount(this.memory)} of memory"
+        return "tight", f"it needs {amount(memory)} of this machine's {amount(this.memory)} of memory"
     return "well", ""
 
 

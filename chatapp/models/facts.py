@@ -95,7 +95,7 @@ def describe_sampling(folder: Path) -> str:
 
     usual, published = asdict(Options()), asdict(published_options(folder))
     others = {name: value for name, value in published.items() if value != usual[name]}
-    return list_options(others) or "the usual defaults"
+    return list_options(others) or "chatapp's defaults"
 
 
 def list_options(options: Mapping[str, object]) -> str:
@@ -108,7 +108,7 @@ def describe_variant(model: StoredModel, variant: Variant) -> Iterator[Fact]:
     import backends
     from model_store.checkpoint.links import origin
 
-    held, how = "the export itself", "there is nothing that the logits of an export can be compared with"
+    held, how = "the export itself", "an export has no reference to compare its logits with"
     if not model.export:
         held = f"{size(variant.size)}, {variant.size * 8 / model.parameters:.1f} bits a weight"
         if carrier := backends.get(variant.backend).carrier(variant.precision):
@@ -199,7 +199,7 @@ def describe_use(model: ListedModel) -> Iterator[Fact]:
     if model.problem:
         yield Fact("fits", model.fits, model.problem)
     if model.licence or model.gated:
-        gated = ", gated: its publisher wants to be asked first" if model.gated else ""
+        gated = ", gated: request access from its publisher first" if model.gated else ""
         yield Fact("licence", f"{model.licence}{gated}")
     if model.state == "remote":
         yield Fact("server", f"{model.source}, {model.place}", model.note)

@@ -161,7 +161,7 @@ class Jobs:
             except OSError as error:  # the process did not start, or its output could not be stored
                 self.fail(job.number, f"{error.strerror or error}")
             except (LookupError, TypeError) as error:
-                self.fail(job.number, f"its process told something else than it should ({error!r})")
+                self.fail(job.number, f"its process sent invalid output ({error!r})")
 
     def next(self, lane: Lane) -> Job | None:
         """Take the next job of a lane; None if there is none, and the lane's thread ends."""
@@ -304,7 +304,7 @@ def explain_failure(last: str, code: int) -> str:
     if last:
         return printable(last.removeprefix("Error: "))
     how = describe_ending(code)
-    return f"it was killed ({how})" if code < 0 else f"it ended with {how}"
+    return f"it was killed ({how})" if code < 0 else f"it failed with {how}"
 
 
 def describe_result(kind: Kind, facts: Mapping[str, Any], said: str) -> str:

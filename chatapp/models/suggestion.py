@@ -89,7 +89,7 @@ def suggest_unfinished(store: "Store", left: Sequence[str]) -> Offer | None:
     if not names or offline.wanted():
         return None
     what = f"The pull of {names[0]} was" if len(names) == 1 else f"{len(names)} pulls were"
-    return Offer("unfinished", tuple(names), f"{what} not finished.", "goes on")
+    return Offer("unfinished", tuple(names), f"{what} not finished.", "continues")
 
 
 def is_answered(path: Path) -> bool:

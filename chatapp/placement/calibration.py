@@ -61,7 +61,7 @@ def calibrate(
     if found.lowering and not found.failure:  # lowering's memory must not count as the model's
         lowering, found = found.lowering, ask()
         if found.lowering and not found.failure:
-            return Measurement(placement, failure="another process lowers the model over and over", lowering=lowering)
+            return Measurement(placement, failure="another process keeps lowering the model", lowering=lowering)
         found = replace(found, lowering=lowering)
     return found
 
@@ -90,14 +90,14 @@ def hear(
         if watch.reason == "stopped":
             raise Stopped
         if watch.reason:
-            return Measurement(placement, failure=f"it gave no sign of life for {patience:.0f} seconds")
+            return Measurement(placement, failure=f"it did not respond for {patience:.0f} seconds")
         return Measurement(placement, failure=explain_ending(child))
 
 
 def explain_ending(child: Child) -> str:
     """Why a child ended without a result, with its last line on standard error."""
     code, last = child.process.wait(), child.complaint()
-    how = f"it crashed ({describe_ending(code)})" if code < 0 else f"it ended with {describe_ending(code)}"
+    how = f"it crashed ({describe_ending(code)})" if code < 0 else f"it failed with {describe_ending(code)}"
     return f"{how}: {last}" if last else how
 
 

@@ -86,8 +86,8 @@ def open_engine(
 def tell_overflow(name: str, precision: str, weights: int) -> str:
     """The warning about a model with `weights` bytes of weights, more than the memory holds."""
     return (
-        f"{name} takes {amount(weights)} at {precision}, and the memory of this machine is {amount(memory())}: weights"
-        " are read from the disk again and again, which is slow; a smaller --precision may fit"
+        f"{name} needs {amount(weights)} at {precision}, and this machine has {amount(memory())} of memory: it will be"
+        " slow, because weights are read from disk over and over; try a smaller --precision"
     )
 
 
@@ -102,7 +102,7 @@ def rank_wanted(
     chosen = ranking[0].precision
     if not options.precision and chosen != model.precision:
         on_fallback(
-            f"{model.name} fails at {model.precision} here and runs at {chosen} (see: chatapp show {model.name})"
+            f"{model.name} fails at {model.precision} here and runs at {chosen}; to see why: chatapp show {model.name}"
         )
     return ranking
 

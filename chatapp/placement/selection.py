@@ -40,7 +40,7 @@ def rank_runnable(store: Store, model: StoredModel, options: PlacementOptions) -
     known = record.read(folder)
     died, times = record.read_first_use(folder)
     if died and times > 1:
-        failed = Measurement(died, failure="it ended the program twice when it was first used")
+        failed = Measurement(died, failure="it crashed chatapp twice on first use")
         known = record.add(store, model, [failed])
     judged: list[Measurement] = []
     for precision in list_precisions(model, options):

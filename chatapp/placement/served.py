@@ -120,7 +120,7 @@ class ServedEngine(ProxyEngine):
         raise RemoteError(ENDED)
 
 
-ENDED = "the server ended in the middle of the answer; what it had written stays: ask again, which needs no server"
+ENDED = "the server stopped in the middle of the answer; the text so far is kept; ask again to answer without it"
 
 
 def find_server(home: Path, options: PlacementOptions, model: StoredModel) -> tuple[Connection, str] | None:

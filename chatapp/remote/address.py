@@ -48,7 +48,7 @@ class Remote:
     def refuse_readable_key(self) -> None:
         """Raise RemoteError if a key would be sent unencrypted to another machine."""
         if not (self.is_encrypted or self.is_here):
-            raise RemoteError(f"{self.url} is not encrypted: anybody on the way could read the key; use https://")
+            raise RemoteError(f"{self.url} is not encrypted: anyone on the network could read the key; use https://")
 
     @property
     def elsewhere(self) -> str:
@@ -64,13 +64,13 @@ def parse_url(text: str) -> str:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise RemoteError(f"{text!r} is no web address: {error}") from error
+        raise RemoteError(f"{text!r} is not a URL: {error}") from error
     if parts.scheme not in PORTS or not parts.hostname or port == 0 or re.search(r"[\s\x00-\x1f\\]", text):
-        raise RemoteError(f"{text!r} is no web address; write it like http://localhost:8000")
+        raise RemoteError(f"{text!r} is not a URL, such as http://localhost:8000")
     if "@" in parts.netloc:
-        raise RemoteError("an address must not have a user or a password in it; give a key: see chatapp remote --help")
+        raise RemoteError("a URL must not contain a user or password; use a key instead: see chatapp remote --help")
     if parts.query or parts.fragment:
-        raise RemoteError(f"{text!r} must end with its path: leave out what begins with ? or #")
+        raise RemoteError(f"{text!r} must not contain ? or #; end it with the path")
     return text.rstrip("/")
 
 
@@ -91,5 +91,5 @@ def check_online(remote: Remote) -> None:
     """Raise Offline for a server on another machine if the network is forbidden."""
     if offline.wanted() and not remote.is_here:
         raise offline.Offline(
-            f"{remote.host} is another machine, and --offline or {offline.VARIABLE} forbids to ask it; nothing was sent"
+            f"{remote.host} is another machine, which --offline or {offline.VARIABLE} forbids; nothing was sent"
         )

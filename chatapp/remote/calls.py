@@ -8,7 +8,7 @@ from typing import Any
 
 from chatapp.generation import ToolCall
 
-HINT = "tools were offered with it: leave them out (/tools off), or choose another model"
+HINT = "the request included tools; turn them off (/tools off), or choose another model"
 """Advice when a server refuses a request with tools."""
 
 

@@ -104,9 +104,7 @@ class Connection:
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
-            raise RemoteError(
-                f"{self.remote.host} answers with something that is no JSON; is this the address?"
-            ) from error
+            raise RemoteError(f"{self.remote.host} did not answer with JSON; check the URL") from error
 
     def stream(
         self, path: str, body: object, kind: str, headers: Mapping[str, str] | None = None
@@ -140,16 +138,18 @@ class Connection:
             return
         if 300 <= status < 400:
             place = response.headers.get("Location", "somewhere else").partition("?")[0]
-            raise Refused(f"{host} redirects to {place[:SHOWN]}; nothing was sent there: give that address", status)
+            raise Refused(
+                f"{host} redirects to {place[:SHOWN]}; nothing was sent there; to use it, give that URL", status
+            )
         said = self.without_key(find_message(content))
         about = f": {said}" if said else f" ({status} {response.reason_phrase})"
         if status in (401, 403):
-            raise Refused(f"{host} refuses the key{about}" if self._key else f"{host} wants a key{about}", status)
+            raise Refused(f"{host} refuses the key{about}" if self._key else f"{host} needs a key{about}", status)
         if status in (429, 503):
             again = response.headers.get("Retry-After", "")
             wait = f"; try again in {again} seconds" if again.isdecimal() else "; try again later"
             raise Refused(f"{host} is busy{about}{wait}", status, said)
-        raise Refused(f"{host} {'has a fault' if status >= 500 else 'refuses this'}{about}", status, said)
+        raise Refused(f"{host} {'failed' if status >= 500 else 'refuses this'}{about}", status, said)
 
     def _explain(self, error: Exception) -> RemoteError:
         """A connection error in words."""
@@ -157,13 +157,13 @@ class Connection:
 
         host = self.remote.host
         if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
-            return RemoteError(f"{host} does not answer; is the server running, and is this its address?")
+            return RemoteError(f"{host} does not answer; check that the server is running and the URL is right")
         if isinstance(error, httpx2.TimeoutException):
-            return RemoteError(f"{host} has sent nothing for a long time; try again")
+            return RemoteError(f"{host} stopped sending; try again")
         words = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(error).split()))
         said = self.without_key(words)[:SHOWN] or type(error).__name__
         if isinstance(error, httpx2.ConnectError):
-            return RemoteError(f"{host} cannot be reached ({said}); is the server running?")
+            return RemoteError(f"{host} cannot be reached ({said}); check that the server is running")
         return RemoteError(f"the connection to {host} broke ({said})")
 
     def without_key(self, text: str) -> str:
@@ -185,7 +185,7 @@ def _read_whole(response: httpx2.Response) -> bytes:
     for part in response.iter_bytes():
         content += part
         if len(content) > LARGEST_ANSWER:
-            raise RemoteError("the server's answer is too large to be one")
+            raise RemoteError("the server's answer is too large")
     return bytes(content)
 
 
@@ -273,12 +273,12 @@ def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
         held += part
         count += len(part)
         if count > LARGEST_STREAM:
-            raise RemoteError("the server sends more than any answer has; it was left")
+            raise RemoteError("the server sent too much for an answer; disconnected")
         if b"\n" in part:
             *lines, held = held.split(b"\n")
             yield from (bytes(line.rstrip(b"\r")) for line in lines)
         if len(held) > LONGEST_LINE:
-            raise RemoteError("the server sends a line without an end; it was left")
+            raise RemoteError("the server sent an endless line; disconnected")
     yield bytes(held.rstrip(b"\r"))
 
 
@@ -299,7 +299,7 @@ def split_events(parts: Iterator[bytes]) -> Iterator[str]:
             data.append(f'{{"error": {told}}}' if name == "error" else told)  # llama-server's form of errors
             size += len(data[-1])
             if size > LONGEST_LINE:
-                raise RemoteError("the server sends an event without an end; it was left")
+                raise RemoteError("the server sent an endless event; disconnected")
         elif data and not line:
             yield "\n".join(data)
             data, size = [], 0
@@ -309,4 +309,4 @@ def _decode(line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise RemoteError("the server sends what is no UTF-8; it was left") from error
+        raise RemoteError("the server sent invalid UTF-8; disconnected") from error

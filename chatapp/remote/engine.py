@@ -152,18 +152,18 @@ class RemoteEngine:
 
     def render_chat(self, messages: Sequence[Message]) -> str:
         """Raise GenerationError: the template is on the server."""
-        raise GenerationError(f"how {self.model.name} writes a conversation is known to its server only")
+        raise GenerationError(f"only the server knows the chat template of {self.model.name}")
 
     # Requests
 
     def chat(self, messages: Sequence[Message], options: Options, begun: Sequence[int] = ()) -> Deltas:
         """The reply to a conversation, continuing from the tokens `begun`."""
         if not self.can_chat:
-            raise GenerationError(f"{self.model.name} continues text there, and cannot hold a conversation")
+            raise GenerationError(f"{self.model.name} only continues text there and cannot chat")
         if begun and not self.text_of(begun):
-            raise GenerationError("these tokens were written before this start, and mean nothing here: ask again")
+            raise GenerationError("these tokens are from an earlier start; ask again")
         if options.tools and not self.knows_tools:
-            raise GenerationError(f"{self.model.name} knows no tools, as its server tells: ask without them")
+            raise GenerationError(f"{self.model.name} does not support tools, says its server; ask without them")
         check_together(options)
         beginning = self.text_of(begun)
         request = self.dialect.chat(self.model.name, messages, options, beginning)
@@ -184,7 +184,7 @@ class RemoteEngine:
         """The continuation of a text, or of tokens."""
         text = text if isinstance(text, str) else self.text_of(text)
         if not text:
-            raise GenerationError("the prompt is empty; write something for the model to continue")
+            raise GenerationError("the prompt is empty; give the model some text")
         check_together(options)
         request = self.dialect.complete(self.model.name, text, options)
         return self._stream(request, options, len(text.encode(errors="replace")))
@@ -238,7 +238,7 @@ class RemoteEngine:
     def next_token(self, *prompt: object, **more: object) -> NoReturn:
         """Raise GenerationError: servers give no logits, and nothing is sent before the user sends it."""
         host = self.connection.remote.host
-        raise GenerationError(f"{host} cannot tell what may come next before it is asked; a model on this machine can")
+        raise GenerationError(f"{host} cannot preview the next token; use a model on this machine")
 
     # Responses
 
@@ -284,7 +284,7 @@ class RemoteEngine:
                         stream.take(chunk.counts)
                     ended = ended or chunk.is_last
                     if chunk.index >= len(rows):
-                        raise RemoteError("the server tells of an answer that nobody asked for; it was left")
+                        raise RemoteError("the server sent an answer that was not requested; disconnected")
                     row = rows[chunk.index]
                     row.finish_reason = row.finish_reason or chunk.finish_reason
                     for part in chunk.calls:
@@ -294,7 +294,7 @@ class RemoteEngine:
         whole = all(row.finish_reason for row in rows)
         if not (ended or whole or (self.dialect.ends_silently and stream.time_to_first_token)):
             raise RemoteError(
-                f"{self.connection.remote.host} ended the stream without its end mark: the text may lack its end"
+                f"{self.connection.remote.host} ended the stream without an end mark; the text may be cut off"
             )
 
     def _parse(self, data: str) -> list[Chunk]:

@@ -38,9 +38,7 @@ class KServe(Dialect):
 
     def chat(self, model: str, messages: Sequence[Message], options: Options, begun: str) -> Request:
         """Refused: the protocol has no messages."""
-        raise GenerationError(
-            "KServe's protocol goes on with texts, and has no messages: it cannot hold a conversation"
-        )
+        raise GenerationError("KServe's protocol continues text and has no messages, so it cannot chat")
 
     def complete(self, model: str, text: str, options: Options) -> Request:
         """The request for a continuation."""

@@ -35,7 +35,7 @@ class Ollama(Dialect):
         """The server's models."""
         rows = rows_in(connection.ask("/api/tags"), "models")
         if rows is None:
-            raise RemoteError(f"{connection.remote.host} lists no models; is it Ollama?")
+            raise RemoteError(f"{connection.remote.host} lists no models; check that it is Ollama")
         names = [text_in(row, "model", "name") for row in rows]
         return [RemoteModel(name) for name in names if name]
 
@@ -86,7 +86,7 @@ class Ollama(Dialect):
     def infill(self, model: str, prefix: str, suffix: str, options: Options) -> Request:
         """The request to fill a gap."""
         if not suffix:
-            raise GenerationError("Ollama fills gaps only where something stands behind them")
+            raise GenerationError("Ollama fills gaps only if there is text after them")
         return Request("/api/generate", self._body(model, options) | {"prompt": prefix, "suffix": suffix})
 
     # Events

@@ -82,7 +82,7 @@ class OpenAI(Dialect):
         """The server's models."""
         rows = rows_in(connection.ask("/models"), "data")
         if rows is None:
-            raise RemoteError(f"{connection.remote.host} lists no models; is this the address, with /v1 at its end?")
+            raise RemoteError(f"{connection.remote.host} lists no models; check the URL, which often ends in /v1")
         return [self._describe(row) for row in rows if isinstance(row.get("id"), str)]
 
     def _describe(self, row: Json) -> RemoteModel:
@@ -129,7 +129,7 @@ class OpenAI(Dialect):
         body = self._options(model, options, chat=True) | {"messages": describe_messages(messages, begun)}
         if begun:
             if self.flavour.going_on is None:
-                raise GenerationError(f"a server of this kind ({self.name}) cannot go on from a token: ask again")
+                raise GenerationError(f"this kind of server ({self.name}) cannot continue from a token; ask again")
             body |= self.flavour.going_on
         if options.tools:
             body["tools"] = read_tools(options.tools)
@@ -145,7 +145,7 @@ class OpenAI(Dialect):
             body = self._options(model, options, chat=False) | {"prompt": prefix, "suffix": suffix}
             return Request("/completions", body)
         if self.flavour.gaps != "infill":
-            raise GenerationError(f"a server of this kind ({self.name}) cannot fill gaps; choose another model")
+            raise GenerationError(f"this kind of server ({self.name}) cannot fill gaps; choose another model")
         body = self._options(model, options, chat=False)
         for name in ("stream_options", "logprobs", "model"):
             body.pop(name, None)
@@ -205,7 +205,7 @@ class OpenAI(Dialect):
 def read_reason(reason: object) -> FinishReason:
     """Why an answer ended; RemoteError if it was broken off."""
     if reason in ("content_filter", "abort", "error", "cancelled"):
-        raise RemoteError(f"the server ended the answer before it was whole ({reason})")
+        raise RemoteError(f"the server cut the answer off ({reason})")
     return "length" if reason in ("length", "max_tokens") else "stop"
 
 

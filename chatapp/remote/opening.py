@@ -44,14 +44,14 @@ def find_out(connection: Connection) -> tuple[Connection, Dialect]:
             owner = "ovms"
         return connection.below(remote.url + tail), OpenAI(find_flavour(owner))
     if only:
-        raise RemoteError(f"{remote.host} does not list models as OpenAI's protocol does; is {remote.url} the address?")
+        raise RemoteError(f"{remote.host} does not list models as OpenAI's protocol does; check the URL {remote.url}")
     if as_object(connection.find("/api/tags")):
         return connection, Ollama()
     if as_object(connection.find("//v2")):
         return connection, KServe()
     raise RemoteError(
-        f"{remote.url} speaks none of the protocols that chatapp knows: those of OpenAI, Ollama and KServe; "
-        "give the address with its path, such as /v1"
+        f"{remote.url} speaks none of the protocols of OpenAI, Ollama and KServe; "
+        "check the URL, which often ends in /v1"
     )
 
 
@@ -62,7 +62,7 @@ def open_remote(home: Path, model: str, server: str) -> tuple[RemoteEngine, str]
     connection, dialect = connect(home, remote)
     known = () if model else remote.models or tuple(one.name for one in dialect.list_models(connection))
     if not (model := model or next(iter(known), "")):
-        raise RemoteError(f"{remote.host} names no model that it has; name one: MODEL@{remote.name}")
+        raise RemoteError(f"{remote.host} lists no models; name one: MODEL@{remote.name}")
     found = dialect.find_model(connection, model)
     return RemoteEngine(connection, dialect, found, load_seconds=perf_counter() - start), join_model(model, server)
 

@@ -14,12 +14,12 @@ def parse_object(data: str) -> Json:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise RemoteError("the server breaks off in the middle of an event, or sends what is no JSON") from error
+        raise RemoteError("the server stopped in the middle of an event, or sent invalid JSON") from error
     if not isinstance(found, dict):
-        raise RemoteError("the server sends an event that is no JSON object")
+        raise RemoteError("the server sent an event that is not a JSON object")
     if problem := found.get("error") or (found.get("object") == "error" and found):
         said = problem.get("message", problem) if isinstance(problem, dict) else problem
-        raise RemoteError(f"the server broke off: {' '.join(str(said).split())[:300]}")
+        raise RemoteError(f"the server failed: {' '.join(str(said).split())[:300]}")
     return found
 
 

@@ -22,7 +22,7 @@ def find_newest(address: str) -> str:
     """The newest version named in the SHA256SUMS at the address."""
     there = urlsplit(address)
     if there.scheme != "https" and not (there.scheme == "http" and web.is_loopback(there.hostname or "")):
-        raise NoReleases(f"releases are asked for over https, and {printable(address)!r} is no such address")
+        raise NoReleases(f"a release page must be at an https:// URL, not {printable(address)!r}")
     try:
         answer = web.get(f"{address.rstrip('/')}/SHA256SUMS", web.Site(address), stall=PATIENCE)
         try:
@@ -33,7 +33,7 @@ def find_newest(address: str) -> str:
         raise NoReleases(f"{error}; try again later") from error
     versions: list[str] = VERSION.findall((content or b"").decode("ascii", "replace"))
     if not versions:
-        raise NoReleases(f"there is no SHA256SUMS of chatapp's releases at {printable(address)}; look at the address")
+        raise NoReleases(f"no SHA256SUMS of chatapp releases at {printable(address)}; check the URL")
     return max(versions, key=numbers)
 
 

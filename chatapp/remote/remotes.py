@@ -30,16 +30,16 @@ def read(home: Path) -> dict[str, Remote]:
 def _check(path: Path, name: str, table: object) -> Remote:
     """The server that a table describes."""
     if not isinstance(table, dict) or not NAME.fullmatch(name):
-        raise RemoteError(f"{name!r} in {path} is no server: write [NAME] and, below it, url = ...")
+        raise RemoteError(f"{name!r} in {path} is not a server; write [NAME] and, below it, url = ...")
     for key, value in table.items():
         if key not in LINES:
-            raise RemoteError(f"unknown line {key!r} for {name} in {path}; {suggest(key, LINES, 'known are url, ...')}")
+            raise RemoteError(f"unknown line {key!r} for {name} in {path}; {suggest(key, LINES, 'use url, ...')}")
         kind: type = list if key == "models" else type(LINES[key])
         texts = value if key == "models" and isinstance(value, list) else ()
         if type(value) is not kind or not all(isinstance(one, str) for one in texts):
             raise RemoteError(f"{key} of {name} in {path} must be {kind.__name__}, not {value!r}")
     if table.get("protocol", "") not in ("", *PROTOCOLS):
-        raise RemoteError(f"there is no protocol {table['protocol']!r}; choose from {', '.join(PROTOCOLS)}")
+        raise RemoteError(f"unknown protocol {table['protocol']!r}; choose from {', '.join(PROTOCOLS)}")
     known: dict[str, Any] = {**table, "models": tuple(table.get("models", ()))}  # Any: checked above
     return Remote(**known | {"name": name, "url": parse_url(known.get("url", ""))})
 
@@ -51,15 +51,15 @@ def find(home: Path, server: str) -> Remote:
         return Remote(url, url, key_variable=KEY)
     known = read(home)
     if server not in known:
-        near = suggest(server, known, f"known are {', '.join(known)}" if known else "chatapp remote add names one")
-        raise RemoteError(f"there is no server {server!r}; {near}")
+        near = suggest(server, known, f"choose from {', '.join(known)}" if known else "to add one: chatapp remote add")
+        raise RemoteError(f"unknown server {server!r}; {near}")
     return known[server]
 
 
 def add(home: Path, remote: Remote, key: str = "") -> None:
     """Save a server, replacing one of the same name, and its key in a private file."""
     if not NAME.fullmatch(remote.name):
-        raise RemoteError(f"{remote.name!r} cannot be a name: use up to 40 letters, digits, dots, - and _")
+        raise RemoteError(f"invalid name {remote.name!r}; use up to 40 letters, digits, dots, - and _")
     known = read(home) | {remote.name: remote}
     if key:
         _check_key(key, f"the key of {remote.name}")
@@ -75,7 +75,7 @@ def remove(home: Path, name: str) -> None:
     """Remove a server and its key."""
     known = read(home)
     if find(home, name).name not in known:
-        raise RemoteError(f"{name} is no server that was added; chatapp remote list names those")
+        raise RemoteError(f"{name} is not a saved server; to see them: chatapp remote list")
     key_file(home, name).unlink(missing_ok=True)
     _write(home, {other: one for other, one in known.items() if other != name})
 
@@ -104,14 +104,14 @@ def read_key(home: Path, remote: Remote) -> str:
     if remote.key_variable:
         key = os.environ.get(remote.key_variable, "").strip()
         if not key and remote.key_variable != KEY:
-            raise RemoteError(f"the key of {remote.name} is to be in {remote.key_variable}, which is not set")
+            raise RemoteError(f"the key of {remote.name} should be in {remote.key_variable}, which is not set")
         source = remote.key_variable
     else:
         path = key_file(home, remote.name)
         try:
             facts = path.stat()
             if os.name != "nt" and (stat.S_IMODE(facts.st_mode) & 0o077 or facts.st_uid != os.getuid()):
-                raise RemoteError(f"others may read the key in {path}; make it yours alone: chmod 600 {path}")
+                raise RemoteError(f"other users can read the key in {path}; run: chmod 600 {path}")
             key = path.read_text("utf-8").strip()
         except FileNotFoundError:
             return ""
@@ -126,4 +126,4 @@ def read_key(home: Path, remote: Remote) -> str:
 
 def _check_key(key: str, source: str) -> None:
     if not KEY_FORM.fullmatch(key):
-        raise RemoteError(f"{source} is no key: it must be one line of ASCII without spaces")
+        raise RemoteError(f"{source} is not a key, which is one line of ASCII without spaces")

@@ -30,7 +30,7 @@ KINDS = {
     504: "timeout_error",
 }
 REASONS = {"stop": "end_turn", "length": "max_tokens", "cancelled": "end_turn"}
-IGNORED = "Metadata; not looked at."
+IGNORED = "Metadata; ignored."
 
 
 class Block(TextPart):
@@ -40,7 +40,7 @@ class Block(TextPart):
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
-    cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
+    cache_control: Any = Field(None, description="Ignored: equal prefixes are never read twice.")
     citations: Any = None
     id: str | None = None
     name: str | None = None
@@ -75,11 +75,11 @@ class Offered(Body):
     name: str = Field(min_length=1, max_length=100, pattern=r"^[\w.-]+$")
     description: str | None = None
     input_schema: dict[str, Any]
-    cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
+    cache_control: Any = Field(None, description="Ignored: equal prefixes are never read twice.")
     strict: bool | None = None
-    defer_loading: bool | None = Field(None, description="The model is told of it once a tool_reference names it.")
-    eager_input_streaming: bool | None = Field(None, description="Not looked at: arguments come when they are whole.")
-    input_examples: list[Any] | None = Field(None, description="Not looked at.")
+    defer_loading: bool | None = Field(None, description="The model sees it once a tool_reference names it.")
+    eager_input_streaming: bool | None = Field(None, description="Ignored: arguments are sent whole.")
+    input_examples: list[Any] | None = Field(None, description="Ignored.")
 
 
 class Choice(Body):
@@ -93,7 +93,7 @@ class Choice(Body):
 class OutputConfig(Body):
     """How the answer is to be."""
 
-    effort: str | None = Field(None, description="How much to think, where `thinking` is enabled.")
+    effort: str | None = Field(None, description="How much to think, if `thinking` is enabled.")
     format: dict[str, Any] | None = None
 
     def read(self) -> dict[str, Any]:  # Any: as Options has them
@@ -117,15 +117,15 @@ class Counted(SampledBody):
     output_config: OutputConfig | None = None
     context_management: dict[str, Any] | None = Field(None, description="Edits that leave out nothing.")
     container: None = None
-    cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
-    speed: str | None = Field(None, description="Not looked at: it is as quick as it can be.")
+    cache_control: Any = Field(None, description="Ignored: equal prefixes are never read twice.")
+    speed: str | None = Field(None, description="Ignored: it is always as fast as possible.")
     user_profile_id: str | None = Field(None, description=IGNORED)
     thread: Any = Field(None, description="Refused, upon which Anthropic's own client sends all of the conversation.")
 
     def read(self) -> Conversation:
         """The conversation, without options for the answer."""
         if self.thread is not None:
-            message = "thread: no conversation is kept here; send the whole of it, without a thread"
+            message = "thread: this server keeps no conversations; send the whole of it, without a thread"
             raise Refusal(400, message, param="thread", code="thread_unsupported_request")
         for edit in (self.context_management or {}).get("edits") or ():
             if not (str(edit.get("type")).startswith("clear_thinking") and edit.get("keep") == "all"):
@@ -186,9 +186,9 @@ class MessagesAsked(Counted):
 class CountAsked(Counted):
     """A conversation to be counted; some clients send all that they would ask with."""
 
-    max_tokens: Any = Field(None, description="Not looked at: it changes no count.")  # Any: as the next three
-    stream: Any = Field(None, description="Not looked at.")
-    stop_sequences: Any = Field(None, description="Not looked at.")
+    max_tokens: Any = Field(None, description="Ignored: it changes no count.")  # Any: as the next three
+    stream: Any = Field(None, description="Ignored.")
+    stop_sequences: Any = Field(None, description="Ignored.")
     metadata: Any = Field(None, description=IGNORED)
 
 
@@ -216,7 +216,7 @@ def read_said(said: Said, where: str, known: Mapping[str, str]) -> list[Message]
     if isinstance(said.content, str):
         return [Message(said.role, said.content)]
     if not said.content and said.role == "user":
-        raise Refusal(400, f"{where}.content is empty; write something", param=f"{where}.content")
+        raise Refusal(400, f"{where}.content is empty", param=f"{where}.content")
     found, rest, calls = list[Message](), list[Block](), list[ToolCall]()
     for block in said.content:
         if block.type == "tool_result":

@@ -54,7 +54,7 @@ class App:
         try:
             status = await self._answer(found, call, receive)
         except ClientGone:
-            status, why = 499, "the client left"
+            status, why = 499, "the client disconnected"
             self.service.metrics.disconnects.inc()
         except (Exception, asyncio.CancelledError) as error:
             refusal = explain(error).spell(call.raw)
@@ -78,7 +78,7 @@ class App:
         """Let the endpoint answer while the client is connected; returns the status."""
         method, headers = call.scope["method"], call.sent
         if call.scope["http_version"] not in ("1.0", "1.1"):
-            raise Refusal(400, "this is no request of HTTP/1.1", code="invalid_http")
+            raise Refusal(400, "this is not an HTTP/1.1 request", code="invalid_http")
         # before the key is checked, so that a web page can read the error
         call.headers = self.guard.check(method, headers)
         if method != "OPTIONS" and not (found.endpoint and found.endpoint.open):
@@ -123,11 +123,11 @@ async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> 
     """The body of a request: at most `most` bytes, received in time."""
     if "transfer-encoding" in headers and "content-length" in headers:
         raise Refusal(
-            400, "two lengths of one body: a server before this one may have read another", code="invalid_http"
+            400, "the body has two lengths, which a proxy may read differently; send one", code="invalid_http"
         )
     if (coding := headers.get("content-encoding", "identity")) != "identity":
-        raise Refusal(415, f"the body is in {coding[:20]}, which is not read here: send it as it is")
-    too_long = Refusal(413, f"the body is longer than {most:,} bytes", code="body_too_large")
+        raise Refusal(415, f"the body is in {coding[:20]}, which is not supported; send it uncompressed")
+    too_long = Refusal(413, f"the body is larger than {most:,} bytes", code="body_too_large")
     if int(headers.get("content-length", 0)) > most:
         raise too_long
     parts, length = list[bytes](), 0
@@ -144,7 +144,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], most: int) -> 
                 if not message.get("more_body"):
                     return b"".join(parts)
     except TimeoutError:
-        raise Refusal(408, f"the body did not come within {SLOW_BODY:g} seconds", code="timeout") from None
+        raise Refusal(408, f"the body did not arrive within {SLOW_BODY:g} seconds", code="timeout") from None
 
 
 async def refuse(call: Call, found: Found, refusal: Refusal) -> None:

@@ -118,7 +118,7 @@ class Gap:
 
     def draw(self, engine: Engine, most: int | None) -> Deltas:
         if not engine.can_infill:
-            raise Refusal(400, "this model does not support insert: it was not taught to fill gaps", param="suffix")
+            raise Refusal(400, "this model does not support insert: it was not trained to fill gaps", param="suffix")
         usual = without_free_text(engine.defaults)
         return engine.infill(self.prefix, self.suffix, limit(replace(usual, **self.given), most), self.around)
 
@@ -128,7 +128,7 @@ def limit(options: Options, most: int | None) -> Options:
     if most is None or options.max_tokens is not None and options.max_tokens <= most:
         return options
     if options.max_tokens is not None:
-        message = f"max_tokens is {options.max_tokens:,}, and this server gives {most:,} at most"
+        message = f"max_tokens is {options.max_tokens:,}, and this server allows at most {most:,}"
         raise Refusal(UNPROCESSABLE, message, param="max_tokens", code="invalid_value")
     return replace(options, max_tokens=most)
 
@@ -137,12 +137,12 @@ def check_tokens(engine: Engine, tokens: Sequence[int], name: str = "prompt") ->
     """The tokens, checked to be the model's; Refusal if not, or if the model is on another server."""
     most = check_local(engine).session.vocab_size
     if wrong := next((token for token in tokens if not 0 <= token < most), None):
-        raise Refusal(400, f"{name} has {wrong}; this model has the tokens 0 to {most - 1:,}", param=name)
+        raise Refusal(400, f"{name} has {wrong}; this model's tokens are 0 to {most - 1:,}", param=name)
     return tokens
 
 
 def check_local(engine: Engine) -> LocalEngine:
     """The engine, if it is local; Refusal otherwise."""
     if not isinstance(engine, LocalEngine):
-        raise Refusal(400, "this model is on another server, which alone knows its tokens: ask that one", param="model")
+        raise Refusal(400, "this model is on another server, which alone knows its tokens; ask that one", param="model")
     return engine

@@ -33,7 +33,7 @@ class TextPart(Body):
     def _refuse_other_types(cls, told: object) -> object:
         kind = told.get("type") if isinstance(told, dict) else None
         if isinstance(kind, str) and kind not in get_args(cls.model_fields["type"].annotation):
-            raise ValueError(f"is of the type {kind[:40]!r}, and the models here read text")
+            raise ValueError(f"is of the type {kind[:40]!r}, and the models here read only text")
         return told
 
 
@@ -107,7 +107,7 @@ def refuse(error: ErrorDetails, kind: type[Body]) -> Refusal:
     names = [*filter(is_name, outer), *([last] if is_name(last) or error["type"] == "extra_forbidden" else [])]
     where = ".".join(map(str, names))
     if error["type"] == "json_invalid":
-        return Refusal(400, f"the body is no JSON in UTF-8: {error['ctx']['error']}", code="invalid_json")
+        return Refusal(400, f"the body is not JSON in UTF-8: {error['ctx']['error']}", code="invalid_json")
     if error["type"] == "extra_forbidden":
         parts = kind.model_json_schema().get("$defs", {}).values() if outer else ()
         inner = {name for part in parts for name in part.get("properties", ())}
@@ -132,7 +132,7 @@ def unknown_option(name: str, known: set[str]) -> Refusal:
     """The refusal of an unknown option."""
     shown = name if len(name) <= 60 else f"{name[:60]}..."
     near = suggest(name.rpartition(".")[2], known)
-    return Refusal(400, f"there is no option {shown!r}{near and f'; {near}'}", param=shown, code="unknown_parameter")
+    return Refusal(400, f"unknown option {shown!r}{near and f'; {near}'}", param=shown, code="unknown_parameter")
 
 
 def given(**options: object) -> dict[str, Any]:  # Any: each has its own type, which Options checks

@@ -55,14 +55,14 @@ class Connection(H11Protocol):
             self._wait_for_head()
 
     def _wait_for_head(self) -> None:
-        self._late = self.loop.call_later(SLOW_HEAD, self._abort, f"no request came within {SLOW_HEAD:g} seconds")
+        self._late = self.loop.call_later(SLOW_HEAD, self._abort, f"no request within {SLOW_HEAD:g} seconds")
 
     def send_400_response(self, msg: str) -> None:
         """Refuse an invalid request; logged here only if no valid request is in progress, which has its own line."""
         if self.is_idle:
-            self.logger.warning("400 (this is no request of HTTP/1.1)")
+            self.logger.warning("400 (this is not an HTTP/1.1 request)")
         with suppress(h11.LocalProtocolError):
-            error = {"message": "this is no request of HTTP/1.1", "type": "invalid_request_error", "param": None}
+            error = {"message": "this is not an HTTP/1.1 request", "type": "invalid_request_error", "param": None}
             content = compact({"error": {**error, "code": "invalid_http"}})
             head = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
             response = h11.Response(status_code=400, headers=[*head, (b"connection", b"close")], reason=b"Bad Request")
@@ -72,7 +72,7 @@ class Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stuck = self.loop.call_later(WRITING, self._abort, f"nothing was read for {WRITING:g} seconds")
+        self._stuck = self.loop.call_later(WRITING, self._abort, f"the client read nothing for {WRITING:g} seconds")
 
     def resume_writing(self) -> None:
         super().resume_writing()

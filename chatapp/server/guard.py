@@ -25,7 +25,7 @@ class Guard:
     def check(self, method: str, headers: Mapping[str, str]) -> Headers:
         """The headers for the answer; Refusal if the host or origin is not allowed."""
         if not self._is_own(headers.get("host", "localhost")):  # only HTTP/1.0, which no browser uses, may omit it
-            raise Refusal(403, "this name is not one of this server's: see --allow-host", code="wrong_host")
+            raise Refusal(403, "unknown host name of this server; to allow it: --allow-host", code="wrong_host")
         return [*SAFE, *self._check_origin(method, headers)]
 
     def _is_own(self, host: str) -> bool:
@@ -49,7 +49,7 @@ class Guard:
             return self._allow(method, origin, headers)
         elif origin.partition("://")[2] == headers.get("host") and site in ("none", "same-origin"):
             return []
-        raise Refusal(403, "this web page may not ask here: see --allow-origin", code="wrong_origin")
+        raise Refusal(403, "this web page may not use this server; to allow it: --allow-origin", code="wrong_origin")
 
     @staticmethod
     def _allow(method: str, origin: str, headers: Mapping[str, str]) -> Headers:
@@ -69,7 +69,7 @@ class Guard:
         """Refuse a request without a valid key, if keys are configured."""
         sent = read_key(headers)
         if self.settings.keys and not any([matches(sent, key) for key in self.settings.keys]):
-            what = "this key is none of the server's: send one of its --keys" if sent else "a key is needed: send it"
+            what = "the server does not accept this key: send one of its --keys" if sent else "a key is needed: send it"
             raise Refusal(401, f"{what} as `Authorization: Bearer KEY`", code="invalid_api_key")
 
 

@@ -16,7 +16,7 @@ from chatapp.server.openai_shapes import describe_timings, spell_timings
 from chatapp.server.protocol import EVENTS, Call, Json, event
 from chatapp.server.refusals import Refusal, unsupported
 
-HOW = "How to run; not looked at."
+HOW = "How to run; ignored."
 
 
 class Extra(Body):
@@ -24,7 +24,7 @@ class Extra(Body):
 
     text: str
     filename: str | None = None
-    time: Any = None  # Any: not looked at
+    time: Any = None  # Any: ignored
 
 
 class InfillAsked(SampledBody):
@@ -36,7 +36,7 @@ class InfillAsked(SampledBody):
     input_extra: list[Extra] = []
     model: str = ""
     n_predict: int | None = None
-    n_indent: int | None = Field(None, description="Not looked at: offers end with their block.")
+    n_indent: int | None = Field(None, description="Ignored: suggestions end with their block.")
     n_cmpl: int | None = Field(None, ge=1, le=16)
     stop: list[str] | None = None
     stream: bool | None = None
@@ -44,7 +44,7 @@ class InfillAsked(SampledBody):
     response_fields: list[str] | None = None
     t_max_prompt_ms: int | None = Field(None, description=HOW)
     t_max_predict_ms: int | None = None
-    samplers: list[str] | None = Field(None, description="Not looked at: of the likeliest nothing is drawn.")
+    samplers: list[str] | None = Field(None, description="Ignored: suggestions are not sampled.")
     cache_prompt: bool | None = Field(None, description=HOW)
     id_slot: int | None = Field(None, description=HOW)
 
@@ -66,7 +66,7 @@ async def fill(call: Call, body: InfillAsked) -> None:
     began = time.perf_counter()
     async with call.service.use(body.model, call.client) as loaded:
         if not loaded.engine.can_infill:
-            raise Refusal(501, f"Infill is not supported by this model: {loaded.name} was not taught to fill gaps")
+            raise Refusal(501, f"Infill is not supported by this model: {loaded.name} was not trained to fill gaps")
         if body.n_predict == 0:
             await call.service.work(lambda: warm_up(loaded, body))
             found: list[Json] = [{}]

@@ -66,10 +66,10 @@ class GenerateAsked(SampledBody):
         if self.parameters:
             inner = parse(GenerateAsked, compact({**self.parameters, "text_input": "-"}))
             if inner.parameters:
-                raise unsupported("parameters.parameters", "there are no parameters of parameters")
+                raise unsupported("parameters.parameters", "parameters cannot contain parameters")
             options = inner.read().given | options  # type: ignore[operator]  # both are dictionaries
         if not self.text_input:
-            raise Refusal(400, "text_input is empty; write something for the model to continue", param="text_input")
+            raise Refusal(400, "text_input is empty; send the text to continue", param="text_input")
         return Texts([self.text_input], options)
 
 
@@ -109,7 +109,7 @@ async def tell_model(call: Call, body: None) -> None:
 
 async def refuse_extension(call: Call, body: None) -> None:
     """Refuse: Triton's configuration and statistics have no equivalent here."""
-    raise Refusal(404, "there are no Triton configurations and statistics: see GET /v2/models/MODEL, and GET /metrics")
+    raise Refusal(404, "there are no Triton configurations and statistics; use GET /v2/models/MODEL and GET /metrics")
 
 
 # Generating
@@ -164,7 +164,7 @@ def split(call: Call) -> tuple[InferAsked, bytes]:
     """The JSON of a request, and the binary tensors after it."""
     length = call.sent.get(LENGTH_HEADER, str(len(call.raw)))
     if not length.isdigit() or int(length) > len(call.raw):
-        raise Refusal(400, f"{LENGTH_HEADER} is no length of the body", param=LENGTH_HEADER)
+        raise Refusal(400, f"{LENGTH_HEADER} is not a length within the body", param=LENGTH_HEADER)
     return parse(InferAsked, call.raw[: int(length)]), call.raw[int(length) :]
 
 
@@ -181,7 +181,7 @@ def read_tensors(tensors: Iterable[Tensor], rest: bytes) -> dict[str, list[Any]]
             raise Refusal(400, f"{tensor.name[:60]} has no such binary_data_size", param="binary_data_size")
         found[tensor.name], rest = unpack(tensor, rest[:size]), rest[size:]
     if rest:
-        raise Refusal(400, "there are bytes that belong to no tensor", param="binary_data_size")
+        raise Refusal(400, "the body has bytes that belong to no tensor", param="binary_data_size")
     return found
 
 
@@ -199,7 +199,7 @@ def unpack(tensor: Tensor, content: bytes) -> list[Any]:
             content = content[4 + length :]
         return texts
     except (KeyError, ValueError, struct.error) as error:
-        message = f"{tensor.name[:60]} is no tensor of {tensor.datatype[:20]}"
+        message = f"{tensor.name[:60]} is not a tensor of {tensor.datatype[:20]}"
         raise Refusal(400, message, param="inputs") from error
 
 
@@ -226,7 +226,7 @@ MODEL = "/v2/models/{model}"
 PROTOCOL = Protocol(
     "kserve",
     (
-        Endpoint("GET", "/v2", tell_server, about="What the server is and can"),
+        Endpoint("GET", "/v2", tell_server, about="What the server is and supports"),
         Endpoint("GET", "/v2/health/live", tell_live, about="Whether the server runs", open=True),
         Endpoint("GET", "/v2/health/ready", tell_ready, about="Whether the server answers", open=True),
         *(
@@ -234,9 +234,9 @@ PROTOCOL = Protocol(
             for model in (f"{MODEL}/versions/{VERSION}", MODEL)
             for endpoint in (
                 Endpoint("GET", f"{model}/ready", tell_model_ready, about="Whether a model is here"),
-                Endpoint("POST", f"{model}/infer", infer, InferAsked, "Go on with the text of a tensor", raw=True),
-                Endpoint("POST", f"{model}/generate", generate, GenerateAsked, "Go on with a text"),
-                Endpoint("POST", f"{model}/generate_stream", generate_stream, GenerateAsked, "The same, part by part"),
+                Endpoint("POST", f"{model}/infer", infer, InferAsked, "Continue the text of a tensor", raw=True),
+                Endpoint("POST", f"{model}/generate", generate, GenerateAsked, "Continue a text"),
+                Endpoint("POST", f"{model}/generate_stream", generate_stream, GenerateAsked, "The same, streamed"),
                 Endpoint("GET", f"{model}/config", refuse_extension, about="Refused"),
                 Endpoint("GET", f"{model}/stats", refuse_extension, about="Refused"),
                 Endpoint("GET", model, tell_model, about="The tensors of a model"),

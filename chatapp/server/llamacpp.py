@@ -25,7 +25,7 @@ from chatapp.server.service import Stream
 from model_store.tokenizers.chat_template import chat_template
 
 KINDS = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 501: "not_supported_error"}
-HOW = "How to run; not looked at."
+HOW = "How to run; ignored."
 
 
 class CompletionAsked(SampledBody):
@@ -52,14 +52,14 @@ class CompletionAsked(SampledBody):
     cache_prompt: bool | None = Field(None, description=HOW)
     id_slot: int | None = Field(None, description=HOW)
     n_keep: int | None = Field(None, description=HOW)
-    timings_per_token: bool | None = Field(None, description="Not looked at: the last event has them.")
+    timings_per_token: bool | None = Field(None, description="Ignored: the last event has them.")
 
     def read(self) -> dict[str, Any]:  # Any: as Options has them
         """The options under chatapp's names."""
         if self.ignore_eos:
-            raise unsupported("ignore_eos", "forbid the token of the end with logit_bias")
+            raise unsupported("ignore_eos", "forbid the end token with logit_bias")
         if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
-            raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
+            raise unsupported("repeat_last_n", "the penalty covers the whole text: leave it out, or send -1")
         return {**read_mirostat(self.knobs(), self.mirostat)} | given(
             max_tokens=unless_negative(self.max_tokens if self.n_predict is None else self.n_predict),
             stop=read_stop(self.stop or None),
@@ -222,7 +222,7 @@ async def apply_template(call: Call, body: TemplateAsked) -> None:
     """Send a conversation as rendered text."""
     messages = read_messages(body.messages)
     if body.add_generation_prompt is False:
-        raise unsupported("add_generation_prompt", "the beginning of the answer belongs to it here; leave it out")
+        raise unsupported("add_generation_prompt", "it always ends with the beginning of the answer; leave it out")
     prompt = await call.ask(body.model, lambda engine: engine.render_chat(messages))
     await call.send_json({"prompt": prompt})
 
@@ -276,13 +276,13 @@ PROTOCOL = Protocol(
     "llama.cpp",
     (
         Endpoint("GET", "/health", tell_health, about="Whether the server answers", open=True),
-        Endpoint("GET", "/props", tell_properties, about="What clients want to know of the model"),
-        Endpoint("GET", "/slots", list_slots, about="The places for requests"),
-        Endpoint("GET", "/models", list_models, about="The models that are here"),
+        Endpoint("GET", "/props", tell_properties, about="What clients need to know about the model"),
+        Endpoint("GET", "/slots", list_slots, about="The slots for requests"),
+        Endpoint("GET", "/models", list_models, about="The models on this server"),
         Endpoint("POST", "/chat/completions", chat, ChatRequest, "Answer a conversation, as OpenAI's endpoint does"),
-        Endpoint("POST", "/completion", complete, CompletionAsked, "Go on with a text"),
-        Endpoint("POST", "/completions", complete, CompletionAsked, "Go on with a text"),
-        Endpoint("POST", "/infill", infill.fill, infill.InfillAsked, "What `chatapp complete` offers for a place"),
+        Endpoint("POST", "/completion", complete, CompletionAsked, "Continue a text"),
+        Endpoint("POST", "/completions", complete, CompletionAsked, "Continue a text"),
+        Endpoint("POST", "/infill", infill.fill, infill.InfillAsked, "What `chatapp complete` suggests at a position"),
         Endpoint("POST", "/tokenize", tokenize, TokenizeAsked, "The tokens of a text"),
         Endpoint("POST", "/detokenize", detokenize, DetokenizeAsked, "The text of tokens"),
         Endpoint("POST", "/apply-template", apply_template, TemplateAsked, "A conversation as the model reads it"),

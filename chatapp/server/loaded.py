@@ -101,7 +101,7 @@ class LoadedModels:
         for spelling in (wanted, bare, bare.replace("/", "--"), bare.replace(":", "-")):
             if spelling in known:
                 return spelling
-        raise unknown_model(wanted, suggest(bare, known) or "GET /v1/models lists those that are here")
+        raise unknown_model(wanted, suggest(bare, known) or "GET /v1/models lists the models here")
 
     def find(self, name: str) -> StoredModel:
         """The stored model that a client names."""
@@ -122,7 +122,7 @@ class LoadedModels:
         from chatapp.settings import offline
 
         if offline.wanted():
-            raise Refusal(UNAVAILABLE, "the network is refused here: this server was started offline")
+            raise Refusal(UNAVAILABLE, "this server was started with --offline and does not use the network")
         with Child((*COMMAND, "pull", "--json", name)) as child:
             try:
                 for line in child.lines():
@@ -190,7 +190,7 @@ class LoadedModels:
             if not self.open[name].users:
                 self.close(name)
         if memory + sum(one.memory for one in self.open.values()) > self.budget:
-            message = f"there is no memory for {stored.name} while other models answer; ask again later"
+            message = f"not enough memory for {stored.name} while other models answer; try again later"
             raise Refusal(UNAVAILABLE, message, retry_after=10)
 
     def close(self, name: str) -> None:

@@ -23,20 +23,20 @@ class Metrics:
         self.requests = Counter("chatapp_requests", "Requests that were answered or refused", route, registry=to)
         self.disconnects = Counter("chatapp_disconnects", "Clients that left before their answer ended", registry=to)
         self.prompt_tokens = Counter("chatapp_prompt_tokens", "Tokens of prompts", model, registry=to)
-        self.cached_tokens = Counter("chatapp_cached_tokens", "Of these, what the cache held", model, registry=to)
+        self.cached_tokens = Counter("chatapp_cached_tokens", "Of these, tokens from the cache", model, registry=to)
         self.completion_tokens = Counter("chatapp_completion_tokens", "Tokens of answers", model, registry=to)
         self.first = Histogram(
             "chatapp_time_to_first_token_seconds",
-            "From the place in the queue to the first token",
+            "From entering the queue to the first token",
             model,
             buckets=TO_FIRST,
             registry=to,
         )
         self.token = Histogram("chatapp_token_seconds", "Between two tokens", model, buckets=PER_TOKEN, registry=to)
-        self.waited = Histogram("chatapp_queue_seconds", "Waiting for a place", buckets=TO_FIRST, registry=to)
-        self.answering = Gauge("chatapp_requests_answering", "Requests that have a place", registry=to)
-        self.waiting = Gauge("chatapp_requests_waiting", "Requests that wait for a place", registry=to)
-        self.memory = Gauge("chatapp_model_memory_bytes", "About what an open model takes", model, registry=to)
+        self.waited = Histogram("chatapp_queue_seconds", "Waiting for a slot", buckets=TO_FIRST, registry=to)
+        self.answering = Gauge("chatapp_requests_answering", "Requests in a slot", registry=to)
+        self.waiting = Gauge("chatapp_requests_waiting", "Requests waiting for a slot", registry=to)
+        self.memory = Gauge("chatapp_model_memory_bytes", "Approximate memory of an open model", model, registry=to)
         self.loads = Gauge("chatapp_model_loads", "Models that were opened so far", registry=to)
 
     def add_usage(self, model: str, usage: Usage) -> None:

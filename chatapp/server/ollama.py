@@ -30,7 +30,7 @@ PERIOD = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m|h|)")
 """A part of a duration."""
 DURATION = re.compile(rf"-?(?:{PERIOD.pattern.removesuffix('|)')})){{1,6}}|-?\d{{1,9}}(?:\.\d{{1,9}})?")
 """A number of seconds, or a duration in Go's notation."""
-HOW = "How to run; not looked at."
+HOW = "How to run; ignored."
 
 
 class OllamaOptions(SampledBody):
@@ -58,7 +58,7 @@ class OllamaOptions(SampledBody):
     def read(self) -> dict[str, Any]:  # Any: as Options has them
         """The options under chatapp's names."""
         if self.repeat_last_n not in (None, -1) and self.repeat_penalty not in (None, 1):
-            raise unsupported("repeat_last_n", "the penalty looks at the whole text: leave it out, or say -1")
+            raise unsupported("repeat_last_n", "the penalty covers the whole text: leave it out, or send -1")
         if self.num_predict == 0:
             raise unsupported("num_predict", "must be 1 or more, or -1 for no limit")
         if self.mirostat not in (None, 0, 2):
@@ -163,7 +163,7 @@ async def chat(call: Call, body: ChatAsked) -> None:
 def read_message(message: OllamaMessage) -> Message:
     """A message for the chat template."""
     if message.images:
-        raise unsupported("images", "the models here read text")
+        raise unsupported("images", "the models here read only text")
     called = tuple(
         ToolCall(call.function.name, json.dumps(call.function.arguments), call.id) for call in message.tool_calls or ()
     )
@@ -176,7 +176,7 @@ def read_message(message: OllamaMessage) -> Message:
 async def generate(call: Call, body: GenerateAsked) -> None:
     """Answer or continue a prompt, or fill a gap."""
     if body.images:
-        raise unsupported("images", "the models here read text")
+        raise unsupported("images", "the models here read only text")
     if body.context:
         raise unsupported("context", "send the conversation to /api/chat instead")
     if not body.prompt and not body.suffix:
@@ -189,7 +189,7 @@ async def read_prompt(call: Call, body: GenerateAsked) -> Ask:
     """What is asked: for a chat model a conversation, unless the prompt is raw."""
     options, template = body.read(), (body.template or "").replace(" ", "")
     if template not in ("", "{{.Prompt}}"):
-        raise unsupported("template", "the model's own is used; leave it out, or say {{ .Prompt }}")
+        raise unsupported("template", "the model's own is used; leave it out, or send {{ .Prompt }}")
     if body.suffix:
         return Gap(body.prompt, body.suffix, options)
     stored = await call.service.work(lambda: call.service.models.find(body.name_given))
@@ -197,7 +197,7 @@ async def read_prompt(call: Call, body: GenerateAsked) -> Ask:
         system = [Message("system", body.system)] if body.system else []
         return Conversation([*system, Message("user", body.prompt)], options)
     if options.pop("think", None):
-        raise unsupported("think", "this model goes on with a text, and does not think before; leave it out")
+        raise unsupported("think", "this model continues text and cannot think; leave it out")
     return Texts([f"{body.system}\n\n{body.prompt}" if body.system and not body.raw else body.prompt], options)
 
 
@@ -278,7 +278,7 @@ async def open_or_close(call: Call, body: Asked, *, chat: bool) -> None:
     keep_alive = read_keep_alive(body.keep_alive)
     name = await call.service.work(lambda: call.service.models.resolve(body.name_given))
     if keep_alive == 0 and name in call.service.settings.models:
-        raise Refusal(400, f"{name} was named when the server was started, and stays open", param="keep_alive")
+        raise Refusal(400, f"{name} was given when the server was started, so it stays open", param="keep_alive")
     if keep_alive == 0:
         call.service.models.close(name)
     else:
@@ -295,7 +295,7 @@ def read_keep_alive(value: str | float | None) -> float | None:
         return None
     if isinstance(value, str):
         if not DURATION.fullmatch(value):
-            raise Refusal(400, f"keep_alive {value[:20]!r} is no time, such as 5m or 1h30m0s", param="keep_alive")
+            raise Refusal(400, f"keep_alive {value[:20]!r} is not a duration, such as 5m or 90s", param="keep_alive")
         seconds = sum(float(count) * UNITS[unit or "s"] for count, unit in PERIOD.findall(value))
         value = -seconds if value.startswith("-") else seconds
     return float("inf") if value < 0 else float(value)
@@ -330,7 +330,7 @@ PROTOCOL = Protocol(
         Endpoint("GET", "/", say_hello, about="Whether the server runs", open=True),
         Endpoint("GET", "/api/version", tell_version, about="The version of the protocol"),
         Endpoint("POST", "/api/chat", chat, ChatAsked, "Answer a conversation"),
-        Endpoint("POST", "/api/generate", generate, GenerateAsked, "Answer a prompt, go on with it, or fill a gap"),
+        Endpoint("POST", "/api/generate", generate, GenerateAsked, "Answer or continue a prompt, or fill a gap"),
         *ollama_models.ENDPOINTS,
     ),
     form_error,

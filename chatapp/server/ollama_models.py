@@ -146,7 +146,7 @@ async def list_open(call: Call, body: None) -> None:
 async def pull(call: Call, body: Pulled) -> None:
     """Pull a model, only from the configured Hub."""
     if body.username or body.password:
-        raise unsupported("username", "the Hub knows no passwords: `chatapp login` keeps a token for it")
+        raise unsupported("username", "the Hub uses tokens, not passwords; to save one, run: chatapp login")
     name = read_reference(body.name_given)
     drawing = Drawing(lambda: call.service.models.pull(name))
     try:
@@ -164,7 +164,7 @@ def read_reference(name: str) -> str:
     """The name to pull; URLs and paths are refused."""
     found = REFERENCE.fullmatch(name)
     if not found:
-        raise Refusal(400, f"{name[:80]!r} is neither a model of the catalogue nor a repository", param="model")
+        raise Refusal(400, f"{name[:80]!r} is neither in the catalogue nor a repository", param="model")
     reference, tag = found.groups()
     wanted = str(reference) if not tag or tag == "latest" else f"{reference}-{tag}"
     refer(wanted)
@@ -190,12 +190,12 @@ async def delete(call: Call, body: Named) -> None:
     """Delete a model; an empty name does not mean the default here."""
     models = call.service.models
     if not body.name_given.strip():
-        raise Refusal(400, "model is missing: say which one is to be deleted", param="model")
+        raise Refusal(400, "model is missing: send the name of the model to delete", param="model")
     name = await call.service.work(lambda: models.resolve(body.name_given))
     if name == BUILTIN:
-        raise Refusal(400, f"{name} is a part of chatapp, and stays", param="model")
+        raise Refusal(400, f"{name} is part of chatapp and cannot be deleted", param="model")
     if name in models.open and models.open[name].users:
-        raise Refusal(409, f"{name} answers somebody now; ask again later", param="model")
+        raise Refusal(409, f"{name} is answering a request; try again later", param="model")
     models.close(name)
     await call.service.work(lambda: models.workspace.open_store().remove(name))
     await call.send_json({})
@@ -207,7 +207,7 @@ async def copy(call: Call, body: Copied) -> None:
 
     models = call.service.models
     if not body.source.strip():
-        raise Refusal(400, "source is missing: say which model is to have a second name", param="source")
+        raise Refusal(400, "source is missing: send the name of the model to copy", param="source")
     name = await call.service.work(lambda: models.resolve(body.source))
     try:
         await call.service.work(lambda: copies.copy(models.workspace.open_store(), name, body.destination))
@@ -218,16 +218,16 @@ async def copy(call: Call, body: Copied) -> None:
 
 async def refuse_making(call: Call, body: Anything) -> None:
     """Refuse to create or publish models."""
-    raise Refusal(400, "this server makes and publishes no models: it pulls, copies and deletes them")
+    raise Refusal(400, "this server pulls, copies and deletes models, but does not create or push them")
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/api/tags", list_tags, about="The models that are here"),
-    Endpoint("POST", "/api/show", show, Shown, "Everything about a model"),
+    Endpoint("GET", "/api/tags", list_tags, about="The models on this server"),
+    Endpoint("POST", "/api/show", show, Shown, "Details of a model"),
     Endpoint("GET", "/api/ps", list_open, about="The models that are open"),
-    Endpoint("POST", "/api/pull", pull, Pulled, "Fetch a model from the Hub"),
+    Endpoint("POST", "/api/pull", pull, Pulled, "Pull a model from the Hub"),
     Endpoint("DELETE", "/api/delete", delete, Named, "Delete a model"),
-    Endpoint("POST", "/api/copy", copy, Copied, "Give a model a second name"),
+    Endpoint("POST", "/api/copy", copy, Copied, "Copy a model to a second name"),
     Endpoint("POST", "/api/embed", refuse_embedding, Anything, "Refused: no model here embeds"),
     Endpoint("POST", "/api/embeddings", refuse_embedding, Anything, "Refused: no model here embeds"),
     Endpoint("POST", "/api/create", refuse_making, Anything, "Refused"),

@@ -44,10 +44,10 @@ def describe_model(stored: StoredModel) -> Json:
 PROTOCOL = Protocol(
     "openai",
     (
-        Endpoint("GET", "/v1/models", list_models, about="The models that are here"),
+        Endpoint("GET", "/v1/models", list_models, about="The models on this server"),
         Endpoint("GET", "/v1/models/{model}", show_model, about="One model"),
         Endpoint("POST", "/v1/chat/completions", chat, ChatRequest, "Answer a conversation"),
-        Endpoint("POST", "/v1/completions", complete, CompletionRequest, "Go on with texts, or fill a gap"),
+        Endpoint("POST", "/v1/completions", complete, CompletionRequest, "Continue texts, or fill a gap"),
         Endpoint("POST", "/v1/fim/completions", fill, FimRequest, "Fill a gap, as Mistral's clients ask for it"),
         Endpoint("POST", "/v1/embeddings", refuse_embedding, Anything, "Refused: no model here embeds"),
     ),

@@ -56,7 +56,7 @@ class ChatMessage(Body):
     tool_calls: list[Called] | None = None
     tool_call_id: str | None = None
     prefix: Literal[False] | None = Field(None, description="Of Mistral's clients: an answer is a new message here.")
-    annotations: Any = Field(None, description="Not looked at; clients send back what they got.")
+    annotations: Any = Field(None, description="Ignored; clients send back what they got.")
     audio: None = None
     function_call: None = None
 
@@ -90,17 +90,17 @@ class ChatRequest(Requested):
     tool_choice: Literal["auto", "none", "required", "any"] | Chosen | AllowedTools | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
-    think: bool | None = Field(None, description="Whether the model is to think, as Ollama calls it.")
+    think: bool | None = Field(None, description="Whether the model thinks, as Ollama calls it.")
     chat_template_kwargs: TemplateOptions | None = None
     modalities: list[Literal["text"]] | None = None
     verbosity: Literal["medium"] | None = None
     safe_prompt: Literal[False] | None = Field(None, description="Of Mistral's: nothing is put before a prompt.")
-    prediction: Any = Field(None, description="Not looked at: it would only save time.")
-    metadata: Any = Field(None, description="Not looked at.")
-    store: bool | None = Field(None, description="Not looked at: no completion can be asked for later.")
-    service_tier: str | None = Field(None, description="Not looked at.")
-    safety_identifier: str | None = Field(None, description="Not looked at.")
-    prompt_cache_key: str | None = Field(None, description="Not looked at: what is the same is never read twice.")
+    prediction: Any = Field(None, description="Ignored: it would only save time.")
+    metadata: Any = Field(None, description="Ignored.")
+    store: bool | None = Field(None, description="Ignored: completions cannot be retrieved later.")
+    service_tier: str | None = Field(None, description="Ignored.")
+    safety_identifier: str | None = Field(None, description="Ignored.")
+    prompt_cache_key: str | None = Field(None, description="Ignored: equal prefixes are never read twice.")
     prompt_cache_retention: Any = Field(None, description="As above.")
     prompt_cache_options: Any = Field(None, description="As above.")
 
@@ -124,7 +124,7 @@ def read_chat(body: ChatRequest) -> Conversation:
     if body.max_tokens is not None and body.max_completion_tokens is not None:
         raise unsupported("max_completion_tokens", "max_tokens is given too; leave one of them out")
     if body.top_logprobs and not body.logprobs:
-        raise unsupported("top_logprobs", "is for logprobs true")
+        raise unsupported("top_logprobs", "needs logprobs: true")
     options = body.read_common() | given(
         max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,

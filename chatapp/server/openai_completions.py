@@ -31,7 +31,7 @@ class FimRequest(Requested):
     suffix: str | None = None
     n: Literal[1] | None = None
     min_tokens: Literal[0] | None = None
-    metadata: Any = Field(None, description="Not looked at.")
+    metadata: Any = Field(None, description="Ignored.")
 
 
 async def complete(call: Call, body: CompletionRequest) -> None:
@@ -51,7 +51,7 @@ def read_prompts(prompt: str | list[str] | list[int] | list[list[int]]) -> list[
     several = [] if isinstance(prompt, str) else [one for one in prompt if not isinstance(one, int)]
     found = several or [alone]
     if not all(found):
-        raise Refusal(400, "prompt is empty; write something for the model to continue", param="prompt")
+        raise Refusal(400, "prompt is empty; send the text to continue", param="prompt")
     return found
 
 
@@ -59,7 +59,7 @@ def read_completion(body: CompletionRequest) -> Texts | Gap:
     """What is asked, with its options."""
     prompts = read_prompts(body.prompt)
     if body.best_of is not None and body.best_of != (body.n or 1):
-        raise unsupported("best_of", "must be as n is, or left out")
+        raise unsupported("best_of", "must equal n, or be left out")
     options, scored = body.read_common() | given(logprobs=body.logprobs), is_scored(body, prompts)
     if scored and body.max_tokens == 0:
         del options["max_tokens"]

@@ -25,9 +25,9 @@ class Part(TextPart):
 
     type: Literal["text", "input_text", "output_text", "reasoning_text"]
     text: str | None = None
-    annotations: Any = Field(None, description="Not looked at; answers have it.")  # Any: as the next one
-    logprobs: Any = Field(None, description="Not looked at; answers have it.")
-    cache_control: Any = Field(None, description="Not looked at: what is the same is never read twice.")
+    annotations: Any = Field(None, description="Ignored; answers have it.")  # Any: as the next one
+    logprobs: Any = Field(None, description="Ignored; answers have it.")
+    cache_control: Any = Field(None, description="Ignored: equal prefixes are never read twice.")
     prompt_cache_breakpoint: Any = Field(None, description="As above.")
 
 
@@ -50,11 +50,11 @@ class Requested(SampledBody):
     seed: int | None = None
     random_seed: int | None = Field(None, description="seed, as Mistral calls it.")
     logit_bias: dict[str, float] | None = None
-    user: str | None = Field(None, description="Metadata; not looked at.")
+    user: str | None = Field(None, description="Metadata; ignored.")
     repeat_penalty: float | None = Field(None, description="repetition_penalty, as llama.cpp and Ollama call it.")
-    num_ctx: int | None = Field(None, description="Not looked at: the model's own counts.")
-    keep_alive: str | int | float | None = Field(None, description="Not looked at: the server's own counts.")
-    cache_prompt: bool | None = Field(None, description="Not looked at: what was read is always kept.")
+    num_ctx: int | None = Field(None, description="Ignored: the model's own applies.")
+    keep_alive: str | int | float | None = Field(None, description="Ignored: the server's own applies.")
+    cache_prompt: bool | None = Field(None, description="Ignored: prompts are always cached.")
 
     def read_common(self) -> dict[str, Any]:  # Any: as Options has them
         """The options under chatapp's names."""

@@ -73,7 +73,7 @@ def read(asked: Asked) -> tuple[list[Message], Options]:
 async def hello(call: Call, body: Hello) -> None:
     """Prove that this is the server named in the user's file."""
     if not (own := call.service.own):
-        raise Refusal(404, "this server is not shared with its user's other programs", code="not_found")
+        raise Refusal(404, "this server is not shared with other programs of its user", code="not_found")
     await call.send_json({"proof": own.prove(body.nonce)})
 
 
@@ -81,7 +81,7 @@ async def ask(call: Call, body: Asked) -> None:
     """Call the engine."""
     own, sent = call.service.own, call.sent.get("x-chatapp-token", "")
     if not own or not matches(sent, own.token):
-        raise Refusal(401, "only programs of this server's user may ask here", code="invalid_api_key")
+        raise Refusal(401, "only programs of this server's user may use it", code="invalid_api_key")
     if body.call in ("chat", "complete", "infill"):
         async with call.answer(body.model, OwnAsk(body)) as stream:
             await call.send_stream(LINES, write_lines(stream))

@@ -33,12 +33,12 @@ class FairQueue:
     async def enter(self, client: str) -> None:
         """Wait for a place; Refusal if there is none. Every place must be left again."""
         if self.draining:
-            raise Refusal(UNAVAILABLE, "the server is about to end; ask again in a moment", retry_after=5)
+            raise Refusal(UNAVAILABLE, "the server is shutting down; try again in a moment", retry_after=5)
         if self.answering < self.places and not self._waiting:
             self.running[client] += 1
             return
         if self.waiting >= self.length:
-            raise Refusal(BUSY, f"{self.waiting} requests are waiting; ask again later", retry_after=5)
+            raise Refusal(BUSY, f"{self.waiting} requests are waiting; try again later", retry_after=5)
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(turn)
         try:
@@ -48,7 +48,7 @@ class FairQueue:
                 self.leave(client)
             self._forget(client, turn)
             if isinstance(error, TimeoutError):
-                message = f"there was no place within {self.patience:g} seconds; ask again later"
+                message = f"no slot became free within {self.patience:g} seconds; try again later"
                 raise Refusal(UNAVAILABLE, message, retry_after=10) from error
             raise
 

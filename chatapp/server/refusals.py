@@ -83,7 +83,7 @@ def explain(error: BaseException) -> Refusal:
     if isinstance(error, GenerationError):
         return Refusal(400, str(error))
     if isinstance(error, CancelledError):
-        return Refusal(UNAVAILABLE, "the server was ended before the answer was; ask again in a moment", retry_after=10)
+        return Refusal(UNAVAILABLE, "the server stopped during the answer; try again in a moment", retry_after=10)
     if isinstance(error, MemoryError):
         return Refusal(UNAVAILABLE, one_line(error) or "", retry_after=10)
     return Refusal(500, one_line(error) or f"the server failed: {describe_defect(error)}", code="server_error")

@@ -70,7 +70,7 @@ class ResponseStore:
         """A response of this client; Refusal if there is none."""
         found = self.stored.get(name)
         if found is None or found.client != client:
-            why = "they are kept in memory until the server ends, unless `store` is false, and the oldest are forgotten"
+            why = "they are kept in memory until the server stops, unless `store` is false, and the oldest are dropped"
             raise Refusal(404, f"there is no response {name[:100]!r} here; {why}", code="not_found")
         return found
 
@@ -88,7 +88,7 @@ class ResponseStore:
             for item in one.response["output"] if one.client == client else ():
                 if item["id"] == name:
                     return dict(item)
-        message = f"there is no item {name[:100]!r} here, it may be forgotten: send the whole conversation as `input`"
+        message = f"there is no item {name[:100]!r} here (or no longer): send the whole conversation as `input`"
         raise Refusal(404, message, param="input", code="not_found")
 
     def remove(self, name: str, client: str) -> None:

@@ -23,7 +23,7 @@ from chatapp.server.service import Stream
 from chatapp.server.thinking import Parts, read_effort
 from chatapp.server.tools import FlatChoice, Function, allow, choose_tools, join_name
 
-IGNORED = "Metadata; not looked at."
+IGNORED = "Metadata; ignored."
 LOGPROBS = "message.output_text.logprobs"
 """The `include` value that asks for log-probabilities."""
 Keep = Callable[[dict[str, Any], Message], None]
@@ -36,7 +36,7 @@ class Item(Body):
     type: Literal["message", "reasoning", "function_call", "function_call_output", "item_reference"] = "message"
     role: Literal["system", "developer", "user", "assistant"] = "user"
     content: str | list[Part] | None = None
-    id: str | None = Field(None, description="Of an item_reference: the item of an earlier answer; else not looked at.")
+    id: str | None = Field(None, description="Of an item_reference: the item of an earlier answer; else ignored.")
     status: str | None = Field(None, description=IGNORED)
     summary: Any = Field(None, description=IGNORED)
     encrypted_content: Any = Field(None, description=IGNORED)
@@ -52,7 +52,7 @@ class Reasoning(Body):
     """Whether the model is to think first, and how much."""
 
     effort: str | None = None
-    summary: str | None = Field(None, description="Not looked at: all of the thinking is told.")
+    summary: str | None = Field(None, description="Ignored: all thinking is returned.")
     generate_summary: str | None = Field(None, description="As above.")
 
 
@@ -122,14 +122,14 @@ class ResponseAsked(SampledBody):
     tool_choice: Literal["auto", "none", "required"] | FlatChoice | FlatAllowed | None = None
     parallel_tool_calls: bool | None = None
     store: bool | None = Field(
-        None, description="Whether it is kept, in memory, to be gone on from; it is unless false."
+        None, description="Whether to keep it in memory, so that it can be continued (default: true)."
     )
     previous_response_id: str | None = Field(None, description="The response that `input` follows.")
     background: Literal[False] | None = None
-    truncation: Literal["auto", "disabled"] | None = Field(None, description="Not looked at: too much is refused.")
+    truncation: Literal["auto", "disabled"] | None = Field(None, description="Ignored: too much is refused.")
     top_logprobs: int | None = Field(None, ge=0, le=20)
-    max_tool_calls: int | None = Field(None, description="Not looked at: it is for tools that the server would run.")
-    include: list[str] | None = Field(None, description=f"{LOGPROBS}, as top_logprobs does; else not looked at.")
+    max_tool_calls: int | None = Field(None, description="Ignored: it is for tools that the server would run.")
+    include: list[str] | None = Field(None, description=f"{LOGPROBS}, as top_logprobs does; else ignored.")
     metadata: dict[str, str] | None = Field(None, description="Told again in the answer.")
     user: str | None = Field(None, description=IGNORED)
     service_tier: str | None = Field(None, description=IGNORED)
@@ -240,7 +240,7 @@ async def count_input(call: Call, body: ResponseAsked) -> None:
 async def show(call: Call, _: None) -> None:
     """Send a stored response again."""
     if call.query.get("stream") == "true":
-        raise unsupported("stream", "a response is told again as a whole; leave it out")
+        raise unsupported("stream", "a stored response is returned whole; leave it out")
     await call.send_json(call.service.responses.find(call.path_part("response"), owner(call)).response)
 
 
@@ -255,7 +255,7 @@ async def list_input(call: Call, _: None) -> None:
     items = items if asked["order"] == "asc" else items[::-1]
     ids = [one["id"] for one in items]
     if (after := asked["after"]) and after not in ids:
-        raise Refusal(400, f"after names {after[:100]!r}, which is no item of this list", param="after")
+        raise Refusal(400, f"after names {after[:100]!r}, which is not an item of this list", param="after")
     begin = ids.index(after) + 1 if after else 0
     end = begin + int(asked["limit"])
     listed = ids[begin:end] or [None]
@@ -426,9 +426,9 @@ PROTOCOL = Protocol(
         Endpoint(
             "POST", "/v1/responses/input_tokens", count_input, ResponseAsked, "Count the tokens of a conversation"
         ),
-        Endpoint("GET", "/v1/responses/{response}/input_items", list_input, about="List what a response answers"),
-        Endpoint("GET", "/v1/responses/{response}", show, about="Tell a response again"),
-        Endpoint("DELETE", "/v1/responses/{response}", forget, about="Forget a response"),
+        Endpoint("GET", "/v1/responses/{response}/input_items", list_input, about="List the input items of a response"),
+        Endpoint("GET", "/v1/responses/{response}", show, about="Get a response"),
+        Endpoint("DELETE", "/v1/responses/{response}", forget, about="Delete a response"),
     ),
     form_error,
 )

@@ -40,9 +40,9 @@ class Found:
         if self.endpoint:
             return self.endpoint
         if self.allowed:
-            raise Refusal(405, f"{method} is not for this path, which has {', '.join(self.methods)}")
-        meant = f"; did you mean {self.near}?" if self.near else ": docs/server.md lists what there is"
-        raise Refusal(404, f"there is nothing at this path{meant}", code="not_found")
+            raise Refusal(405, f"{method} is not allowed here; use {', '.join(self.methods)}")
+        meant = f"; did you mean {self.near}?" if self.near else "; for the paths, see docs/server.md"
+        raise Refusal(404, f"unknown path{meant}", code="not_found")
 
 
 class Routes:

@@ -123,7 +123,7 @@ class Service:
     def _draw(self, engine: Engine, ask: Ask) -> Deltas:
         most = self.settings.max_prompt
         if most is not None and (count := ask.count(engine)) > most:
-            message = f"the prompt is too long: it has {count:,} tokens, and this server reads {most:,} at most"
+            message = f"the prompt is too long: it has {count:,} tokens, and this server allows at most {most:,}"
             raise refuse_length(message)
         return ask.draw(engine, self.settings.max_tokens)
 

@@ -57,31 +57,31 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         if not self.host:  # would mean every address of this machine
-            raise UsageError("--host is empty: give an address, such as 127.0.0.1, or leave it out")
+            raise UsageError("--host is empty; give an address, such as 127.0.0.1, or leave it out")
         if re.fullmatch(r"[^:]*:\d*", self.host):
-            raise UsageError(f"--host {self.host} names a port too: give that with --port")
+            raise UsageError(f"--host {self.host} contains a port; give it with --port")
         if self.host.startswith("["):
-            raise UsageError(f"--host {self.host} is written as in an address of a page: leave out the brackets")
+            raise UsageError(f"--host {self.host} is in URL form; leave out the brackets")
         if not self.is_local and not self.keys:
             raise UsageError(
-                f"{self.host} can be reached from other machines: give keys with --keys FILE, or listen on 127.0.0.1"
+                f"{self.host} is reachable from other machines and needs keys; add --keys FILE, or listen on 127.0.0.1"
             )
         if bool(self.certificate) != bool(self.private_key):
-            raise UsageError("TLS needs both a certificate and its key: give --tls-cert and --tls-key")
+            raise UsageError("TLS needs a certificate and its key; give both --tls-cert and --tls-key")
         if not self.timeout:
-            raise UsageError("--timeout 0 would end every answer before it begins: give a longer time, such as 10m")
+            raise UsageError("--timeout 0 would end every answer before it begins; give a longer time, such as 10m")
         if self.memory == 0:
-            raise UsageError("--memory 0 has room for no model: give a size, such as 8GB")
+            raise UsageError("--memory 0 leaves no room for a model; give a size, such as 8GB")
         for host in self.hosts:
             if not HOST.fullmatch(host):
-                raise UsageError(f"--allow-host {host!r} is no name of a host: write it without http:// and a port")
+                raise UsageError(f"--allow-host {host!r} is not a host name; write it without http:// and port")
         if "*" in self.origins:
-            raise UsageError("--allow-origin * would let every web page ask: name the pages that may")
+            raise UsageError("--allow-origin * would let every web page use the server; name the pages that may")
         for origin in self.origins:
             if not ORIGIN.fullmatch(origin):
                 raise UsageError(
-                    f"--allow-origin {origin!r} is no origin: write it as browsers do, such as https://chat.example or "
-                    "http://localhost:3000, in small letters and with nothing behind the host and its port"
+                    f"--allow-origin {origin!r} is not an origin, such as https://chat.example or "
+                    "http://localhost:3000: in lower case, with nothing after the host and port"
                 )
 
     @property
@@ -95,10 +95,10 @@ def read_keys(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is no text: write one key a line into it") from error
+        raise SettingsError(f"{path} is not a text file; write one key per line into it") from error
     keys = tuple(key for line in lines if (key := line.strip()) and not key.startswith("#"))
     if not keys:
-        raise SettingsError(f"there is no key in {path}: write one a line into it")
+        raise SettingsError(f"no key in {path}; write one per line into it")
     if short := next((number for number, key in enumerate(keys, 1) if len(key) < SHORTEST_KEY), 0):
-        raise SettingsError(f"key {short} of {path} is shorter than {SHORTEST_KEY} characters: choose a longer one")
+        raise SettingsError(f"key {short} of {path} is shorter than {SHORTEST_KEY} characters; choose a longer one")
     return keys

@@ -76,8 +76,8 @@ def make_server(service: Service, protocols: Sequence[Protocol] = SPOKEN) -> Ser
     try:
         config.load()
     except OSError as error:
-        wrong = f"cannot answer over TLS with {settings.certificate} and {settings.private_key} ({one_line(error)})"
-        raise SettingsError(f"{wrong}: give a certificate and its key in PEM, without a pass phrase") from error
+        wrong = f"cannot serve TLS with {settings.certificate} and {settings.private_key} ({one_line(error)})"
+        raise SettingsError(f"{wrong}; give a certificate and its key in PEM, without a passphrase") from error
     return Server(config, service)
 
 
@@ -127,7 +127,7 @@ def serve(workspace: Workspace, settings: ServerSettings, placement: PlacementOp
             try:
                 service.own.write(workspace.home)
             except OSError as error:
-                log(f"your other programs cannot find this server, for its place cannot be kept: {one_line(error)}")
+                log(f"other commands cannot find this server, as its address cannot be saved: {one_line(error)}")
 
     try:
         run(make_server(service), open_first(service), share)
@@ -149,7 +149,7 @@ def run(
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
 
     def listening(port: int) -> None:
-        log(f"listening on {scheme}://{host}:{port}; end with Ctrl+C or SIGTERM")
+        log(f"listening on {scheme}://{host}:{port}; to stop: Ctrl+C")
         ready(port)
 
     server.ready = listening
@@ -165,9 +165,9 @@ def run(
     except SystemExit as ended:  # uvicorn exits so if it cannot listen
         if not (error := ended.__context__):  # a signal, such as that of a closed terminal
             raise
-        why = f"{str(getattr(error, 'strerror', error)).rpartition(': ')[2]}; give another --host or --port"
+        why = f"{str(getattr(error, 'strerror', error)).rpartition(': ')[2]}; choose another --host or --port"
         if getattr(error, "errno", None) == EADDRINUSE:
-            why = "another program is there; give another --port"
+            why = "another program uses the port; choose another --port"
         raise SettingsError(f"cannot listen on {settings.host}:{settings.port}: {why}") from None
 
 

@@ -78,7 +78,7 @@ def allow(offered: Sequence[Function], names: Sequence[str]) -> list[Function]:
 
 def refuse_choice(name: str) -> Refusal:
     """The refusal of a choice that names no tool."""
-    return Refusal(400, f"tool_choice names {name[:60]!r}, which is none of the tools", param="tool_choice")
+    return Refusal(400, f"tool_choice names {name[:60]!r}, which is not one of the tools", param="tool_choice")
 
 
 def choose_tools(offered: Sequence[Function], choice: Choice | str, *, parallel: bool = True) -> Toolbox:

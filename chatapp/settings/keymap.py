@@ -53,8 +53,8 @@ def read(path: Path, actions: Iterable[Action]) -> Keymap:
         complaints.append(f"vim must be true or false, not {vim!r}")
     for name, value in _flat(entries):
         if name not in known:
-            hint = suggest(name, known, "the help screen (F1) shows the ids")
-            complaints.append(f"there is nothing called {name} to bind a key to; {hint}")
+            hint = suggest(name, known, "for the ids, see the help screen (F1)")
+            complaints.append(f"unknown action {name}; {hint}")
             continue
         try:
             chosen[name] = ",".join(_keys(value))
@@ -99,7 +99,7 @@ def _clashes(chosen: Mapping[str, str], known: Mapping[str, Action]) -> Iterator
             if other == name and one not in known[name].keys:
                 other = next((held for (_, key), held in taken.items() if key == one and _meet(held, name)), name)
             if other != name:
-                yield name, f"{name} cannot be {one}: that is {other}, which needs another key first"
+                yield name, f"{name} cannot be {one}, which is the key of {other}; change that first"
                 break
 
 
@@ -143,7 +143,7 @@ def key(text: str) -> str:
     name = name if len(name) == 1 else ALSO.get(name.lower(), name.lower())
     for modifier in modifiers:
         if modifier not in MODIFIERS:
-            raise _Unusable(f"{modifier!r} in {text!r} is no modifier; they are {', '.join(MODIFIERS)}")
+            raise _Unusable(f"{modifier!r} in {text!r} is not a modifier; choose from {', '.join(MODIFIERS)}")
     if modifiers == ["shift"] and len(name) == 1:
         modifiers, name = [], name.upper()
     elif "ctrl" in modifiers:
@@ -166,7 +166,7 @@ def _named(name: str, text: str) -> str:
     if name in REPLACED_KEYS or _is_character(name):
         return name
     near = suggest(name, [*NAMED, *ALSO])
-    raise _Unusable(f"there is no key {text!r}" + (f"; {near}" if near else ""))
+    raise _Unusable(f"unknown key {text!r}" + (f"; {near}" if near else ""))
 
 
 def _is_character(name: str) -> bool:

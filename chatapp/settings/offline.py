@@ -28,7 +28,7 @@ def enforce() -> None:
 def require_network(command: str) -> None:
     """Raise Offline for a command that needs the network, if offline mode is on."""
     if wanted():
-        raise Offline(f"{command} needs the network, and --offline or {VARIABLE} forbids it")
+        raise Offline(f"{command} needs the network, which --offline or {VARIABLE} forbids")
 
 
 def refuse(event: str, details: tuple[Any, ...]) -> None:  # Any: each event has its own
@@ -40,7 +40,7 @@ def refuse(event: str, details: tuple[Any, ...]) -> None:  # Any: each event has
     if isinstance(target, tuple) or event in ("socket.getaddrinfo", "socket.gethostbyname"):
         name = host.decode() if isinstance(host, bytes) else host
         if name and not is_loopback(str(name)):
-            raise Offline(f"something asked for {name}, and --offline or {VARIABLE} forbids it; nothing was sent")
+            raise Offline(f"something tried to reach {name}, which --offline or {VARIABLE} forbids; nothing was sent")
 
 
 def is_loopback(host: str) -> bool:

@@ -86,7 +86,7 @@ def find(path: Path, name: str) -> Preset:
     if name in known:
         return known[name]
     hint = suggest(name, known, f"choose from {', '.join(known)}")
-    raise PresetError(f"there is no preset {name!r}; {hint}")
+    raise PresetError(f"unknown preset {name!r}; {hint}")
 
 
 def save(path: Path, name: str, options: Mapping[str, Any]) -> Preset:
@@ -101,7 +101,7 @@ def rename(path: Path, old: str, new: str) -> None:
     presets, new = read_own(path), _name(new)
     refuse_built_in(presets, old)
     if new != old and new in read(path):
-        raise PresetError(f"there is a preset {new!r} already; choose another name")
+        raise PresetError(f"preset {new!r} already exists; choose another name")
     _write(path, {new if name == old else name: preset for name, preset in presets.items()})
 
 
@@ -117,7 +117,7 @@ def refuse_built_in(presets: Mapping[str, Preset], name: str) -> None:
     """Raise PresetError if a preset is not the user's own."""
     if name not in presets:
         built_in = any(preset.name == name for preset in BUILT_IN)
-        what = f"the preset {name!r} is built in and stays" if built_in else f"there is no preset {name!r}"
+        what = f"the preset {name!r} is built in and cannot be changed" if built_in else f"unknown preset {name!r}"
         raise PresetError(what)
 
 
@@ -133,7 +133,7 @@ def check_preset(name: str, options: Mapping[str, Any]) -> Preset:
     known = [field.name for field in fields(Options) if field.name not in NOT_IN_PRESETS]
     for option in options:
         if option not in known:
-            hint = suggest(option, known, f"known are {', '.join(known)}")
+            hint = suggest(option, known, f"choose from {', '.join(known)}")
             raise PresetError(f"unknown option {option!r} in the preset {name!r}; {hint}")
     try:
         checked = Options(**options)
@@ -146,7 +146,7 @@ def read_preset(path: Path, name: str, options: object) -> Preset:
     """A preset from its TOML table."""
     try:
         if not isinstance(options, dict):
-            raise PresetError(f"{name!r} is no preset; options belong below a line such as [my-preset]")
+            raise PresetError(f"{name!r} is not a preset; put options below a line such as [my-preset]")
         biases = options.get("logit_bias", {})
         if not isinstance(biases, dict) or not all(token.isdecimal() for token in biases):
             raise PresetError(f"logit_bias of the preset {name!r} must be like {{ 123 = -1.5 }}")
@@ -177,7 +177,7 @@ def _write(path: Path, presets: Mapping[str, Preset]) -> None:
 def _check_readable(path: Path, text: str) -> None:
     """Refuse a text that could not be read back: all presets in the file would be lost."""
     if len(text.encode()) > toml_files.LARGEST:
-        raise PresetError(f"cannot write the presets to {path}: they have more than 1 MB; delete one, or save less")
+        raise PresetError(f"cannot write the presets to {path}: they would exceed 1 MB; delete some")
     try:
         _read_tables(path, toml_files.parse(text))
     except (ValueError, PresetError) as error:

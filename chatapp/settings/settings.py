@@ -67,10 +67,10 @@ def home() -> Path:
         return found
     except UnicodeEncodeError as error:
         raise SettingsError(
-            f"runtimes open nothing in {found}, whose path is not UTF-8; set CHATAPP_HOME to another folder"
+            f"the path {found} is not UTF-8, which runtimes need; set CHATAPP_HOME to another folder"
         ) from error
     except RuntimeError as error:  # neither HOME nor the user database has a home folder
-        raise SettingsError("this user has no home folder; set HOME, or CHATAPP_HOME to a whole path") from error
+        raise SettingsError("this user has no home folder; set HOME, or CHATAPP_HOME to an absolute path") from error
 
 
 def user_folder() -> Path:
@@ -100,7 +100,7 @@ def read(path: Path) -> Settings:
     known = [one.name for one in fields(Settings)]
     for name, value in found.items():
         if name not in known:
-            hint = suggest(name, known, f"known are {', '.join(known)}")
+            hint = suggest(name, known, f"choose from {', '.join(known)}")
             raise SettingsError(f"unknown setting {name!r} in {path}; {hint}")
         if name == "stores":
             if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
@@ -122,9 +122,9 @@ def read(path: Path) -> Settings:
         found["stores"] = tuple(folder for folder in folders.split(os.pathsep) if folder)
     chosen = Settings(**found)
     if chosen.objective not in OBJECTIVES:
-        raise SettingsError(f"there is no objective {chosen.objective!r}; choose from {', '.join(OBJECTIVES)}")
+        raise SettingsError(f"unknown objective {chosen.objective!r}; choose from {', '.join(OBJECTIVES)}")
     if chosen.backend not in ("", *NAMES):
-        raise SettingsError(f"there is no backend {chosen.backend!r}; choose from {', '.join(NAMES)}")
+        raise SettingsError(f"unknown backend {chosen.backend!r}; choose from {', '.join(NAMES)}")
     return chosen
 
 
@@ -136,7 +136,7 @@ def choose_theme(path: Path, name: str) -> None:
         write_whole(path, _with_theme(path, text, name))
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error  # strerror omits the temporary file's name
-        raise SettingsError(f"cannot write the theme into {path}: {reason}; it lasts until you leave") from error
+        raise SettingsError(f"cannot save the theme in {path}: {reason}; it lasts until you quit") from error
 
 
 def _with_theme(path: Path, text: str, name: str) -> str:
@@ -152,4 +152,4 @@ def _with_theme(path: Path, text: str, name: str) -> str:
         with suppress(ValueError):  # the match may lie within a multi-line string
             if toml_files.parse(new) == wanted:
                 return new
-    raise SettingsError(f"cannot find the place for the theme in {path}; write {line} there")
+    raise SettingsError(f"cannot save the theme in {path}; add this line by hand: {line}")

@@ -69,9 +69,9 @@ def read(folder: Path, name: str) -> str:
             return BUILT_IN[name]
         names = [entry.name for entry in entries(folder)]
         hint = suggest(name, names, f"choose from {', '.join(names)}")
-        raise SystemPromptError(f"there is no system prompt {name!r}; {hint}") from None
+        raise SystemPromptError(f"unknown system prompt {name!r}; {hint}") from None
     except UnicodeDecodeError as error:
-        raise SystemPromptError(f"the system prompt {path} is not UTF-8 text; save it as such") from error
+        raise SystemPromptError(f"the system prompt {path} is not UTF-8 text; save it as UTF-8") from error
     except OSError as error:
         raise SystemPromptError(f"cannot read the system prompt {path}: {error.strerror or error}") from error
 
@@ -101,7 +101,9 @@ def delete(folder: Path, name: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         built_in = name in BUILT_IN
         what = (
-            f"the system prompt {name!r} is built in and stays" if built_in else f"there is no system prompt {name!r}"
+            f"the system prompt {name!r} is built in and cannot be changed"
+            if built_in
+            else f"unknown system prompt {name!r}"
         )
         raise SystemPromptError(what) from None
     except OSError as error:
@@ -127,6 +129,6 @@ def _usable(name: str) -> bool:
 def _path(folder: Path, name: str) -> Path:
     if not _usable(name):
         raise SystemPromptError(
-            f"{name!r} cannot be the name of a system prompt: use up to 50 letters, digits, spaces, - _ + and dots"
+            f"{name!r} is not a name for a system prompt; use up to 50 letters, digits, spaces, - _ + and dots"
         )
     return folder / f"{name}{ENDING}"

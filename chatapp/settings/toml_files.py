@@ -24,17 +24,17 @@ def read(path: Path, what: str, error_type: type[UserError]) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
-        raise error_type(f"cannot read the {what} in {path}: {reason}; mend or delete the file") from error
+        raise error_type(f"cannot read the {what} in {path}: {reason}; correct or delete the file") from error
 
 
 def read_text(path: Path) -> str:
     """The text of a regular file of limited size."""
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is a device, a pipe or a folder, and no file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     with path.open("rb") as file:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise OSError(errno.EFBIG, "it has more than 1 MB")
+        raise OSError(errno.EFBIG, "it is larger than 1 MB")
     return content.decode("utf-8")
 
 
@@ -43,13 +43,13 @@ def parse(text: str) -> dict[str, Any]:
     try:
         found = tomllib.loads(text)
     except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+        raise ValueError("it is nested too deeply") from error
     level: list[Any] = [found]
     for _ in range(DEEPEST):
         level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
         level = [one for one in level if isinstance(one, dict | list)]
     if level:
-        raise ValueError("it is nested too deep")
+        raise ValueError("it is nested too deeply")
     return found
 
 

@@ -64,22 +64,20 @@ def read(table: object, where: str) -> dict[str, ToolServer]:
 def _read_one(name: str, table: object, where: str) -> ToolServer:
     if not isinstance(table, dict) or not NAME.fullmatch(name):
         raise ToolServerError(
-            f"{name!r} in {where} is no server: write [mcp.NAME], of up to 40 letters, digits, - and _"
+            f"{name!r} in {where} is not a server: write [mcp.NAME], of up to 40 letters, digits, - and _"
         )
     for line, value in table.items():
         if line not in KINDS:
-            hint = suggest(line, KINDS, f"known are {', '.join(KINDS)}")
+            hint = suggest(line, KINDS, f"choose from {', '.join(KINDS)}")
             raise ToolServerError(f"unknown line {line!r} in [mcp.{name}] of {where}; {hint}")
         if not _fits(line, value):
             raise ToolServerError(f"{line} in [mcp.{name}] of {where} must be {KINDS[line]}, not {value!r}")
     if bool(table.get("command")) == bool(table.get("url")):
         raise ToolServerError(f"[mcp.{name}] of {where} needs either command = [...] or url = ...")
     if table.get("url") and ("env" in table or "pass" in table):
-        raise ToolServerError(
-            f"[mcp.{name}] of {where} has a url, whose server gets no environment: leave env and pass out"
-        )
+        raise ToolServerError(f"[mcp.{name}] of {where} has a url, which takes no environment; leave out env and pass")
     if table.get("command") and "key_variable" in table:
-        raise ToolServerError(f"key_variable in [mcp.{name}] of {where} is for a url; write pass = [...] for a command")
+        raise ToolServerError(f"key_variable in [mcp.{name}] of {where} is for a url; for a command, use pass = [...]")
     return ToolServer(
         name,
         tuple(table.get("command", ())),
@@ -112,7 +110,7 @@ def add(path: Path, server: ToolServer) -> None:
     text = toml_files.read_text(path) if path.exists() else ""
     found = toml_files.parse(text)
     if server.name in found.get("mcp", {}):
-        raise ToolServerError(f"there is a server {server.name} already; chatapp mcp remove {server.name} forgets it")
+        raise ToolServerError(f"server {server.name} already exists; to remove it: chatapp mcp remove {server.name}")
     lines = [f"[mcp.{server.name}]", *toml_files.write_lines(_lines(server))]
     gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
     _replace(
@@ -128,8 +126,8 @@ def remove(path: Path, name: str) -> None:
     found = toml_files.parse(text)
     servers = dict(found.get("mcp", {}))
     if name not in servers:
-        known = suggest(name, servers, f"known are {', '.join(servers)}" if servers else "there is none")
-        raise ToolServerError(f"there is no server {name!r}; {known}")
+        known = suggest(name, servers, f"choose from {', '.join(servers)}" if servers else "there are none")
+        raise ToolServerError(f"unknown server {name!r}; {known}")
     del servers[name]
     tables = re.compile(rf"(?ms)^[ \t]*\[mcp\.([\"']?){re.escape(name)}\1(?:\.env)?\][^\n]*\n?.*?(?=^[ \t]*\[|\Z)")
     rest = {key: value for key, value in found.items() if key != "mcp"} | ({"mcp": servers} if servers else {})
@@ -158,6 +156,6 @@ def _replace(path: Path, text: str, wanted: Mapping[str, object]) -> None:
     except ValueError:
         fits = False
     if not fits:
-        raise ToolServerError(f"cannot find the place for it in {path}; change the table [mcp.NAME] there yourself")
+        raise ToolServerError(f"cannot change the table [mcp.NAME] in {path}; edit it by hand")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, text)

@@ -28,9 +28,9 @@ class Copied:
         """The sentence for the user."""
         return {
             "clipboard": "Copied.",
-            "tmux": "Copied to tmux's buffer, and to the clipboard where the terminal allows it.",
+            "tmux": "Copied to tmux's buffer, and to the clipboard if the terminal allows it.",
             "terminal": "Sent to the terminal's clipboard.",
-            "file": f"No clipboard takes it: saved as {self.path}.",
+            "file": f"No clipboard here; saved as {self.path}.",
         }[self.way]
 
 

@@ -23,13 +23,13 @@ def command(environment: Mapping[str, str]) -> list[str]:
             try:
                 words = shlex.split(chosen, posix=os.name != "nt")
             except ValueError as error:
-                raise InputError(f"{variable} is no command: {chosen!r} ({str(error).lower()})") from error
+                raise InputError(f"{variable} is not a command: {chosen!r} ({str(error).lower()})") from error
             if not shutil.which(words[0]):
-                raise InputError(f"there is no editor {words[0]!r}, which {variable} names")
+                raise InputError(f"editor {words[0]!r} not found; check {variable}")
             return words
     if found := next(filter(shutil.which, USUAL), None):
         return [found]
-    raise InputError("no editor is chosen; set VISUAL or EDITOR to one")
+    raise InputError("no editor; set VISUAL or EDITOR")
 
 
 def edit(text: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -45,13 +45,13 @@ def edit(text: str, environment: Mapping[str, str] = os.environ) -> str:
             with interrupts_ignored():
                 code = subprocess.run([*words, str(file)], check=False).returncode
         except OSError as error:
-            raise InputError(f"{words[0]} does not start: {(error.strerror or str(error)).lower()}") from error
+            raise InputError(f"cannot start {words[0]}: {(error.strerror or str(error)).lower()}") from error
         if code:
-            raise InputError(f"{Path(words[0]).name} ended with exit code {code}; your text is as it was")
+            raise InputError(f"{Path(words[0]).name} exited with code {code}; your text is unchanged")
         try:
             written = file.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            raise InputError(f"{Path(words[0]).name} left no text; yours is as it was") from error
+            raise InputError(f"{Path(words[0]).name} saved no text; yours is unchanged") from error
     return written if text.endswith("\n") else written.removesuffix("\n")  # most editors add a last line break
 
 

@@ -26,7 +26,7 @@ def read_input(file: str) -> str:
     """Read a file, or standard input for `-`."""
     name = "standard input" if file == "-" else file
     if not file:
-        raise InputError("the path of a file to read is empty; give one, or - for standard input")
+        raise InputError("the path of the file is empty; give one, or - for standard input")
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:

@@ -30,7 +30,7 @@ STRUCTURE: Final = 300
 
 MOST: Final = 2_000, 100_000
 """Most lines and characters shown at all; more would stall whatever shows it."""
-ENDED: Final = "⋯ The rest is kept but not shown here: copying and exporting give all of it."
+ENDED: Final = "⋯ The rest is saved but not shown here; copy or export to get all of it."
 
 OURS: Final = "~" * 40
 _PIECE: Final = re.compile(r"[^\n]*\n|[^\n]+")

@@ -31,7 +31,7 @@ def require_decoder(source: Source, target: str) -> None:
     """Raise for what a target for attention-only decoders cannot have, and for other programs' exports."""
     if source.model.export:
         raise ExportError(
-            f"{source.model.name} is an export for {source.model.export} already; "
+            f"{source.model.name} is already an export for {source.model.export}; "
             "export the checkpoint that it was made of"
         )
     if source.decoder.encoder:
@@ -60,7 +60,7 @@ def refuse_long_positions(source: Source) -> None:
     """Raise for LongRoPE, if a target is one graph."""
     if source.decoder.border:
         raise ExportError(
-            f"{source.model.name} turns positions of long texts otherwise (longrope), which one graph cannot do here; "
+            f"{source.model.name} treats positions of long texts differently (longrope), which one graph cannot do; "
             "it runs here, with chatapp run"
         )
 
@@ -70,7 +70,7 @@ def choose_precision(source: Source, asked: str, known: "Sequence[str]") -> str:
     precision = asked or source.model.precision
     if precision not in known:
         raise ExportError(
-            f"{source.model.name} is {precision}, which this target lacks; give --precision, one of {', '.join(known)}"
+            f"{source.model.name} is {precision}, which this target does not support; choose from {', '.join(known)}"
         )
     return precision
 

@@ -12,7 +12,7 @@ from model_store.errors import UnsupportedCheckpoint
 from model_store.exports import ExportError, Finding, Source, option
 from model_store.exports.decoders import compare_logits, require_decoder
 
-SUMMARY = "one file that llama.cpp loads, and what stands on it"
+SUMMARY = "one file for llama.cpp and programs based on it"
 PRECISIONS = {"f32": 0, "f16": 1, "q8_0": 7}
 """Precisions of matrices, with their numbers for the key general.file_type."""
 EXACT = "position_embedding", "router"
@@ -46,7 +46,7 @@ def refuse(source: Source, options: Options) -> None:
         gguf_decoder.tokenizer_keys(source)
     except (ValueError, UnsupportedCheckpoint) as error:
         raise ExportError(
-            f"{source.model.name} cannot be a GGUF file: {error}; chatapp export onnx or openvino may do"
+            f"{source.model.name} cannot be a GGUF file: {error}; try chatapp export onnx or openvino"
         ) from error
 
 

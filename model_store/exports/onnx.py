@@ -10,7 +10,7 @@ from model_store.files import optional_json, read_json, write_json
 from model_store.tokenizers.special_tokens import special_tokens
 from model_store.tokenizers.tokenizer import ids_of
 
-SUMMARY = "a folder that onnxruntime-genai loads, with the graph for ONNX Runtime"
+SUMMARY = "a folder for onnxruntime-genai, with the graph for ONNX Runtime"
 PRECISIONS = ("f32", "int8", "int4")
 TYPES = (
     "ernie4_5", "gemma", "gemma2", "gemma3_text", "granite", "llama", "mistral", "nemotron", "phi", "phi3", "qwen2",
@@ -34,7 +34,7 @@ def refuse(source: Source, options: Options) -> None:
     decoders.refuse_long_positions(source)
     if len({(layer.kv_heads, layer.head_dim, layer.kv_layer) for layer in source.decoder.layers}) > 1:
         says = "layers with other heads than the first, or without keys of their own"
-        raise ExportError(f"{source.model.name} has {says}, which genai_config.json cannot say")
+        raise ExportError(f"{source.model.name} has {says}, which genai_config.json cannot express")
 
 
 def write(source: Source, folder: Path, options: Options, on_progress: Progress | None = None) -> None:

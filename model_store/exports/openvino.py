@@ -8,7 +8,7 @@ from backends.versions import pip_install
 from model_store.exports import Finding, Source, decoders, option
 from model_store.tokenizers.special_tokens import special_tokens, tokenizer_class
 
-SUMMARY = "a folder that openvino-genai loads, and what else reads optimum-intel's exports"
+SUMMARY = "a folder for openvino-genai and programs that read optimum-intel's exports"
 NEEDS = pip_install("openvino-genai openvino-tokenizers transformers")
 PRECISIONS = ("f32", "f16", "int8", "int4")
 

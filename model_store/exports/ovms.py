@@ -9,7 +9,7 @@ from model_store.exports import ExportError, Source, decoders, openvino, option
 from model_store.files import optional_json, write_json
 from model_store.tokenizers.chat_template import chat_template
 
-SUMMARY = "a folder that OpenVINO Model Server serves: graphs, tokenizers, its configuration and start command"
+SUMMARY = "a folder for OpenVINO Model Server: graphs, tokenizers, configuration and start command"
 DEVICES = ("CPU", "GPU")
 
 
@@ -17,7 +17,7 @@ DEVICES = ("CPU", "GPU")
 class Options(openvino.Options):
     """The options of the target."""
 
-    device: str = option("CPU", "where the server computes: CPU or GPU (default: CPU)", choices=DEVICES, metavar="D")
+    device: str = option("CPU", "the server's device: CPU or GPU (default: CPU)", choices=DEVICES, metavar="D")
 
 
 def refuse(source: Source, options: Options) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from backends.decoder import Decoder
 
-SUMMARY = "a folder that the compiler for Qualcomm Cloud AI 100 takes: ONNX, specializations, its command"
+SUMMARY = "a folder for the compiler of Qualcomm Cloud AI 100: ONNX, specializations and compile command"
 FAMILIES = (
     "codegen", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_bigcode", "gptj", "granite", "llama",
     "mistral", "phi", "phi3", "qwen2", "qwen3", "starcoder2",
@@ -48,9 +48,9 @@ ALLOWED = {"fp16": 0.02, "mxint8-kv": 0.1, "mxfp6": 0.25, "mxfp6-mxint8-kv": 0.3
 class Options:
     """The options of the target."""
 
-    prompt_len: int = option(128, "tokens of a prompt that are read at once (default: 128)", metavar="PL")
-    ctx_len: int = option(1024, "tokens of the context, a multiple of PL (default: 1024)", metavar="CL")
-    cores: int = option(CORES, f"cores of each device (default: {CORES})", metavar="N")
+    prompt_len: int = option(128, "prompt tokens per pass (default: 128)", metavar="PL")
+    ctx_len: int = option(1024, "context length in tokens, a multiple of PL (default: 1024)", metavar="CL")
+    cores: int = option(CORES, f"cores per device (default: {CORES})", metavar="N")
     devices: int = option(1, "devices (SoCs) that share the model (default: 1)", metavar="N")
     format: str = option("fp16", FORMATS_TOLD, choices=tuple(FORMATS), metavar="FORMAT")
 
@@ -81,7 +81,7 @@ def refuse(source: Source, options: Options) -> None:
         raise ExportError(f"{name} has a context of {decoder.context_length} tokens; --ctx-len asks for {context}")
     if decoder.border and context > decoder.border:
         raise ExportError(
-            f"{name} turns positions otherwise in texts longer than {decoder.border} tokens (longrope), and a program "
+            f"{name} changes positions in texts longer than {decoder.border} tokens (longrope), and a program "
             f"is compiled for one way; --ctx-len can be at most {decoder.border}"
         )
 

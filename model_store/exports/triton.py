@@ -15,7 +15,7 @@ from model_store.exports.decoders import refuse_experts, refuse_long_positions, 
 if TYPE_CHECKING:
     from backends.decoder import Decoder
 
-SUMMARY = "a model repository for Triton Inference Server: an ensemble, and a model that chats"
+SUMMARY = "a model repository for Triton Inference Server: an ensemble and a chat model"
 GRAPH, ENCODER, DECODER, ENSEMBLE, CHAT = "language_model", "encoder", "decoder", "ensemble_model", "chat"
 """The models of the repository."""
 RUNTIMES = {"onnx": "onnxruntime_onnx", "openvino": "openvino"}
@@ -30,9 +30,9 @@ Tensor = tuple[str, str, Sequence[int]]
 class Options:
     """The options of the target."""
 
-    decoder: str = option("onnx", "what computes it on the server: onnx or openvino", choices=tuple(RUNTIMES))
+    decoder: str = option("onnx", "the server's backend: onnx or openvino", choices=tuple(RUNTIMES))
     precision: str = option("f32", "f32, int8 or int4 (default: f32)", choices=PRECISIONS, metavar="P")
-    streams: int = option(8, "answers that are written at once, the others wait (default: 8)", metavar="N")
+    streams: int = option(8, "answers at once; others wait (default: 8)", metavar="N")
 
 
 def refuse(source: Source, options: Options) -> None:

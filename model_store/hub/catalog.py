@@ -61,7 +61,7 @@ def tell_pull(text: str) -> str:
         return hint
     page = PAGE.match(text)
     if page or text.lower() in catalog():
-        return f"to fetch it: chatapp pull {page[1] if page else text}"
+        return f"to pull it: chatapp pull {page[1] if page else text}"
     return f"check the path or, if the Hub has it: chatapp pull {text}" if REPOSITORY.fullmatch(text) else ""
 
 
@@ -81,14 +81,14 @@ def refer(text: str) -> Reference:
         return Reference(entry.name, entry.repository, entry.revision)
     found = REPOSITORY.fullmatch(text)
     if not found or ".." in text or "--" in found[1] or text.endswith((".git", "/")):
-        hint = suggest(text.lower(), catalog(), "see chatapp search, or write ORGANISATION/NAME[@REVISION]")
+        hint = suggest(text.lower(), catalog(), "see chatapp search, or give ORGANISATION/NAME[@REVISION]")
         if text == BUILTIN:
-            hint = "it comes with chatapp, and is here: chatapp run builtin"
+            hint = "it comes with chatapp; run: chatapp run builtin"
         elif told := tell_gguf(text):
             hint = told
         elif page := PAGE.match(text):
-            hint = f"of a page's address, write {page[1]}"
-        raise ModelNotFound(f"there is no model {text!r} in the catalogue; {hint}")
+            hint = f"instead of a URL, give {page[1]}"
+        raise ModelNotFound(f"no model {text!r} in the catalogue; {hint}")
     repository, revision = found[1], found[2]
     for entry in catalog().values():
         if entry.repository.lower() == repository.lower() and revision in (None, entry.revision):

@@ -45,7 +45,7 @@ Entries = Mapping[str, Wanted]
 def check_name(name: object) -> str:
     """Check a file's name from a repository; raises StoreError if it could lead out of a folder on any system."""
     if not isinstance(name, str):
-        raise StoreError(f"the repository lists a file called {name!r}; nothing was fetched")
+        raise StoreError(f"the repository lists a file with the name {name!r}; nothing was downloaded")
     folded = unicodedata.normalize("NFKC", name).replace("\u2215", "/").replace("\u2044", "/").replace("\u29f5", "\\")
     parts = folded.split("/")
     if (
@@ -56,7 +56,7 @@ def check_name(name: object) -> str:
         or any(unicodedata.category(c).startswith("C") for c in name)  # control, bidirectional, surrogate, unassigned
         or any(DEVICES.fullmatch(part) for part in parts)
     ):
-        raise StoreError(f"the repository lists a file called {name!r}, which is no safe name; nothing was fetched")
+        raise StoreError(f"the repository lists a file with the unsafe name {name!r}; nothing was downloaded")
     return name
 
 
@@ -64,9 +64,9 @@ def check_entry(name: object, size: object, digest: object) -> Wanted:
     """Check a listed file; raises StoreError unless its name, size and digest are valid."""
     checked = check_name(name)
     if type(size) is not int or not 0 <= size <= LIMIT:
-        raise StoreError(f"the repository says that {checked} has {str(size)[:40]} bytes; nothing was fetched")
+        raise StoreError(f"the repository says that {checked} has {str(size)[:40]} bytes; nothing was downloaded")
     if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", digest):
-        raise StoreError(f"the repository gives no usable digest of {checked}; nothing was fetched")
+        raise StoreError(f"the repository gives no usable digest of {checked}; nothing was downloaded")
     return Wanted(checked, size, digest)
 
 
@@ -134,8 +134,8 @@ def exported(entries: Entries, repository: str) -> list[Wanted]:
     usual = [name for name in GRAPHS if name in entries]
     if not usual and len(graphs) > 1:
         raise UnsupportedCheckpoint(
-            f"{repository} holds several ONNX exports ({', '.join(sorted(graphs)[:5])}), and none with the usual name;"
-            " download one of them, with config.json and the tokenizer, and then: chatapp import PATH"
+            f"{repository} holds several ONNX exports ({', '.join(sorted(graphs)[:5])}), none with the usual name;"
+            " download one of them with config.json and the tokenizer, then run: chatapp import PATH"
         )
     for name in usual or graphs:
         if name.endswith(".xml"):
@@ -162,14 +162,14 @@ def shards(index: Wanted, content: Mapping[str, Any], entries: Entries) -> list[
     names = sorted({check_name(name) for name in named.values()})
     for name in names:
         if name not in entries or not PLAIN.fullmatch(name) or not name.endswith((".safetensors", ".bin")):
-            raise UnsupportedCheckpoint(f"{index.name} names {name!r}, which is no weights file of the repository")
+            raise UnsupportedCheckpoint(f"{index.name} names {name!r}, which is not a weights file of the repository")
     return [entries[name] for name in names]
 
 
 def instead(entries: Entries) -> str:
     """What a repository without usable weights has, and what can be done; ends a message."""
     found = sorted({what for suffix, what in OTHERS.items() if any(name.endswith(suffix) for name in entries)})
-    end = "download one, and: chatapp import FILE" if OTHERS[".gguf"] in found else "it cannot be run"
+    end = "download one, then run: chatapp import FILE" if OTHERS[".gguf"] in found else "it cannot be run"
     return f"{', but ' if found else ''}{' and '.join(found)}; {end}"
 
 

@@ -81,7 +81,7 @@ class Repository:
             finally:
                 answer.close()
             if len(content) < size:
-                raise TryAgain(f"{len(content):,} of {size:,} bytes of {file.name} came")
+                raise TryAgain(f"only {len(content):,} of {size:,} bytes of {file.name} arrived")
             return bytes(content[:size])
 
         return web.patiently(request, patience, on_wait=on_wait)
@@ -94,14 +94,14 @@ class Repository:
         digest = file.hash()
         digest.update(content)
         if digest.hexdigest() != file.digest:
-            raise StoreError(f"{file.name} of {self.id} came with other bytes than the Hub announces; try again later")
+            raise StoreError(f"{file.name} of {self.id} does not match the digest of the Hub; try again later")
         return content
 
 
 def site() -> Site:
     """The Hub as configured by the environment and `login`: HF_ENDPOINT, HF_TOKEN, HF_HOME."""
     if constants.HF_HUB_OFFLINE:
-        raise StoreError("HF_HUB_OFFLINE is set, so the Hub is not asked; unset it to use the network")
+        raise StoreError("HF_HUB_OFFLINE is set; unset it to use the network")
     return with_token(constants.ENDPOINT, get_token())
 
 
@@ -167,7 +167,7 @@ def search(site: Site, text: str, families: frozenset[str], *, on_wait: OnWait, 
         found: list[Found] = []
         for facts in models:
             if not isinstance(tags := facts.get("tags") or [], list):
-                raise TypeError("its tags are no list")
+                raise TypeError("its tags are not a list")
             known = sorted(families.intersection(tags))
             if known and not left_out.intersection(tags) and len(found) < limit:
                 count = 0 if ROUNDED.intersection(tags) else parameters(facts)
@@ -197,7 +197,7 @@ def login(token: str) -> str:
         whole.replace(path)
     except OSError as error:
         raise StoreError(
-            f"the token cannot be kept in {path} ({error.strerror}); set HF_HOME to another folder"
+            f"cannot save the token in {path} ({error.strerror}); set HF_HOME to another folder"
         ) from error
     return name
 
@@ -232,14 +232,14 @@ def ask(
             if answer.status != 200:
                 raise ValueError(f"its answer is {answer.status}")
             if content is None:
-                raise ValueError(f"it has more than {API_LIMIT:,} bytes")
+                raise ValueError(f"it is larger than {API_LIMIT:,} bytes")
             if answer.headers.get("Content-Encoding", "identity") != "identity":
-                raise ValueError("it is compressed, which was not asked for")
+                raise ValueError("it is compressed, which was not requested")
             return read(json.loads(content))
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise StoreError(
                 f"{site.endpoint} does not answer as the Hub would ({web.plain(error)[:200]}); "
-                "is there a network that wants you to log in, or is HF_ENDPOINT wrong?"
+                "check HF_ENDPOINT, and whether your network needs a login"
             ) from error
 
     return web.patiently(request, patience, on_wait=on_wait)
@@ -259,33 +259,31 @@ def refusal(answer: Answer, content: bytes, site: Site, id: str, revision: str |
     if code == "RevisionNotFound":
         return StoreError(f"{id} has no revision {revision!r}; see {page}/refs")
     if code == "EntryNotFound":
-        return StoreError(f"a file that {id} lists is not there; pull again, it may have just been changed")
+        return StoreError(f"a file that {id} lists is missing; it may have just changed: pull again")
     # For unreadable repositories the Hub answers as for missing ones.
     hidden = status == 401 and said != WRONG_TOKEN and ("/api/models/" in there.path or f"/{id}/resolve/" in there.path)
     if code == "RepoNotFound" or hidden:
         if site.token:
-            return StoreError(f"there is no {id} at {site.endpoint}, or your token may not read it; see {page}")
+            return StoreError(f"{id} does not exist at {site.endpoint}, or your token has no access to it; see {page}")
         return StoreError(
-            f"there is no public repository {id} at {site.endpoint}; check the name at {page}, "
-            "or if it is private: chatapp login"
+            f"no public repository {id} at {site.endpoint}; check the name at {page}; "
+            "if it is private, run: chatapp login"
         )
     if status == 401:
         return StoreError(
-            f"{site.endpoint} does not accept your token; make a new one at {site.endpoint}/settings/tokens, "
-            "then: chatapp login"
+            f"{site.endpoint} does not accept your token; create a new one at {site.endpoint}/settings/tokens, "
+            "then run: chatapp login"
         )
     if status == 403:
-        return StoreError(f"{site.endpoint} does not let you read {id}; see {page}")
+        return StoreError(f"{site.endpoint} denies access to {id}; see {page}")
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         said = said or str(json.loads(content)["error"])
     why = web.plain_text(f"{status} {said or answer.reason}")
-    return StoreError(f"{site.endpoint} refuses what was asked about {id}: {why[:300]}")
+    return StoreError(f"{site.endpoint} refused a request for {id}: {why[:300]}")
 
 
 def gated(page: str, id: str, *, known: bool) -> StoreError:
     """The error for a gated model."""
     if known:
-        return StoreError(
-            f"{id} is gated and your account has no access to it yet; ask for it at {page}, then pull again"
-        )
+        return StoreError(f"{id} is gated and your account has no access yet; request it at {page}, then pull again")
     return StoreError(f"{id} is gated: accept its terms at {page}, then: chatapp login, and pull again")

@@ -182,7 +182,7 @@ def disk_error(folder: Path, error: OSError) -> StoreError:
     if error.errno in FULL:
         return StoreError(
             f"the disk with {folder} is full; free some space or set CHATAPP_HOME to a folder on a larger disk, "
-            "and pull again: what has come is kept"
+            "then pull again: the downloaded part is kept"
         )
     return StoreError(
         f"cannot write to {error.filename or folder} ({error.strerror or error}); set CHATAPP_HOME to another folder"

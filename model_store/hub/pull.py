@@ -92,11 +92,11 @@ class Plan:
         """Why it does not fit, with the numbers."""
         found = []
         if self.disk_needed + SPARE > self.disk_free:
-            free = f"{amount(self.disk_free)} are free, of which {amount(SPARE)} stay so"
-            found.append(f"{amount(self.disk_needed)} of disk are needed and {free}")
+            free = f"{amount(self.disk_free)} are free, of which {amount(SPARE)} must stay free"
+            found.append(f"{amount(self.disk_needed)} of disk space needed, and {free}")
         if self.memory_needed > self.memory:
             found.append(
-                f"{amount(self.memory_needed)} of memory are needed at {self.precision} "
+                f"{amount(self.memory_needed)} of memory needed at {self.precision}, "
                 f"and this machine has {amount(self.memory)}"
             )
         return found
@@ -164,7 +164,7 @@ def plan(
     needs = find_needs(ahead, config, precision)
     chosen = tuple(sorted((*texts, *needs.files), key=lambda file: file.size))
     if len({file.name.casefold() for file in chosen}) < len(chosen):
-        raise StoreError(f"{found.id} has files whose names differ only in their case; nothing was fetched")
+        raise StoreError(f"{found.id} has files whose names differ only in case; nothing was downloaded")
     model = foresee(location, config, needs, chats=any(file.name.startswith("chat_template") for file in texts))
     return Plan(
         location=location,
@@ -306,7 +306,7 @@ def parse(content: bytes, file: Wanted, id: str) -> Config:
     except (ValueError, RecursionError) as error:
         raise UnsupportedCheckpoint(f"{file.name} of {id} is not valid JSON ({error})") from error
     if not isinstance(value, dict):
-        raise UnsupportedCheckpoint(f"{file.name} of {id} holds no JSON object")
+        raise UnsupportedCheckpoint(f"{file.name} of {id} is not a JSON object")
     return value
 
 

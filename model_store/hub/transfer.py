@@ -164,7 +164,7 @@ class Fetching:
                     return
                 part.restart()
             raise StoreError(
-                f"{file.name} came with other bytes than the Hub announces, twice (its digest should be "
+                f"{file.name} did not match the digest of the Hub, twice (its digest should be "
                 f"{file.digest}); nothing of it was kept, try again later"
             )
         finally:
@@ -185,8 +185,8 @@ class Fetching:
                     return
                 if failures == self.patience.tries or pause > self.patience.longest_order:
                     lost = given_up(str(error), pause, failures, self.patience)
-                    raise StoreError(f"{part.wanted.name}: {lost}; what has come is kept") from error
-                self.waiting[part.wanted.name] = f"{error}; trying again in {pause:.1f} s"
+                    raise StoreError(f"{part.wanted.name}: {lost}; the downloaded part is kept") from error
+                self.waiting[part.wanted.name] = f"{error}; retrying in {pause:.1f} s"
                 self.stopped.wait(pause)
                 del self.waiting[part.wanted.name]
 
@@ -199,7 +199,7 @@ class Fetching:
             while part.length < size and not self.stopped.is_set():
                 chunk = answer.read()
                 if not chunk:
-                    raise TryAgain(f"the connection ended at byte {part.length:,} of {size:,}")
+                    raise TryAgain(f"the connection closed at byte {part.length:,} of {size:,}")
                 with self.counting:
                     self.fetched += len(chunk)
                 part.write(chunk[skip : skip + size - part.length])
@@ -214,7 +214,7 @@ def begins(answer: Answer, file: Wanted, asked: int) -> int:
     if answer.status == 200:
         size = answer.headers["Content-Length"]
         if size is not None and size != str(file.size):
-            raise TryAgain(f"the server offers {size} bytes of {file.name}, which should have {file.size:,}")
+            raise TryAgain(f"the server has {size} bytes of {file.name}, which should have {file.size:,}")
         return 0
     if answer.headers["Content-Range"] != f"bytes {asked}-{file.size - 1}/{file.size}":
         raise TryAgain(f"the server answers with {answer.headers['Content-Range']!r} from byte {asked:,}")

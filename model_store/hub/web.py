@@ -113,7 +113,7 @@ class Answer:
         """The next bytes of the body; b"" at its end, even if that is premature."""
         if (passed := time.monotonic() - self.looked) > self.stall:  # a trickle would never time out
             if self.arrived < LEAST * passed:
-                raise TryAgain(f"only {self.arrived:,} bytes came in {passed:.0f} seconds")
+                raise TryAgain(f"only {self.arrived:,} bytes arrived in {passed:.0f} seconds")
             self.looked, self.arrived = time.monotonic(), 0
         try:
             chunk = self.response.read1(CHUNK)
@@ -131,7 +131,7 @@ class Answer:
                 return None
         length = self.headers["Content-Length"] or ""
         if length.isdecimal() and int(length) != len(content):
-            raise Unreached(f"{len(content):,} of {int(length):,} bytes came")
+            raise Unreached(f"{len(content):,} of {int(length):,} bytes arrived")
         return bytes(content)
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
         elif there.scheme not in (home.scheme, "https"):  # plain http could be altered
             where = plain_url(there.geturl())
             raise StoreError(
-                f"{home.hostname} redirects to {where}, which is not https; nothing was fetched from there"
+                f"{home.hostname} redirects to {where}, which is not https; nothing was downloaded from there"
             )
         answer = ask(url, told, stall=stall, private=site.owns(there) or site.private)
         if answer.status not in REDIRECTS:
@@ -172,7 +172,7 @@ def get(url: str, site: Site, *, headers: dict[str, str] | None = None, stall: f
         answer.close()
         url = redirected(url, answer.headers["Location"] or "")
     else:
-        raise StoreError(f"{home.hostname} redirects in a circle, lastly to {plain_url(url)}; try again later")
+        raise StoreError(f"{home.hostname} redirects in a loop, last to {plain_url(url)}; try again later")
     if answer.status in BUSY or answer.status >= 500:
         answer.close()
         raise TryAgain(f"{urlsplit(url).hostname} answers {answer.status} {answer.reason}", retry_after(answer.headers))
@@ -187,7 +187,7 @@ def redirected(url: str, location: str) -> str:
     except ValueError as error:
         shown = repr(plain_url(location))[:200]
         raise StoreError(
-            f"{urlsplit(url).hostname} redirects to {shown}, which is no web address ({error}); try again later"
+            f"{urlsplit(url).hostname} redirects to {shown}, which is not a URL ({error}); try again later"
         ) from error
     return target
 
@@ -196,7 +196,7 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
     """Make one request; private addresses only if `private`."""
     there = urlsplit(url)
     if there.scheme not in PORTS or not there.hostname:
-        raise StoreError(f"{plain_url(url)!r} is no web address; check HF_ENDPOINT")
+        raise StoreError(f"{plain_url(url)!r} is not a URL; check HF_ENDPOINT")
     proxy = proxy_for(there)
     if not private and is_private(there.hostname, resolving=False):  # addresses are checked when connecting
         raise forbidden(there.hostname)
@@ -215,12 +215,12 @@ def ask(url: str, headers: dict[str, str], *, stall: float, private: bool) -> An
     except ssl.SSLCertVerificationError as error:
         connection.close()
         raise StoreError(
-            f"{there.hostname} cannot prove who it is ({error.verify_message}); if a proxy stands in between, name its "
-            "certificate in SSL_CERT_FILE"
+            f"{there.hostname} has no valid certificate ({error.verify_message}); behind a proxy, "
+            "set SSL_CERT_FILE to its certificate"
         ) from error
     except (http.client.InvalidURL, UnicodeError) as error:
         connection.close()
-        raise StoreError(f"{there.hostname} cannot be asked: {plain(error)}; check HF_ENDPOINT and HF_TOKEN") from error
+        raise StoreError(f"cannot ask {there.hostname}: {plain(error)}; check HF_ENDPOINT and HF_TOKEN") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()
         if proxy and f"Tunnel connection failed: {STRANGER}" in str(error):  # http.client has it in the message only
@@ -298,7 +298,7 @@ def check_endpoint(endpoint: str) -> SplitResult:
         if there.scheme not in PORTS or not there.hostname:
             raise ValueError("write https://HOST")
     except ValueError as error:
-        raise StoreError(f"HF_ENDPOINT is {plain_url(endpoint)!r}, which is no web address ({error})") from error
+        raise StoreError(f"HF_ENDPOINT is {plain_url(endpoint)!r}, which is not a URL ({error})") from error
     return there
 
 
@@ -311,7 +311,7 @@ def is_loopback(host: str) -> bool:
 
 def forbidden(host: str) -> StoreError:
     """The error for a redirect into this machine's network."""
-    return StoreError(f"the Hub redirects to {host}, an address of this machine's own network; nothing was asked there")
+    return StoreError(f"the Hub redirects to {host}, an address of this machine's own network; nothing was sent there")
 
 
 def proxy_for(there: SplitResult) -> SplitResult | None:
@@ -324,9 +324,9 @@ def proxy_for(there: SplitResult) -> SplitResult | None:
         proxy = urlsplit(found if "://" in found else f"http://{found}")
         proxy.port  # noqa: B018  # raises ValueError for what is no port
         if not HOST.fullmatch(proxy.hostname or ""):
-            raise ValueError("there is no host in it")
+            raise ValueError("it has no host")
     except ValueError as error:
-        raise StoreError(f"the proxy that the environment sets has no usable address ({error})") from error
+        raise StoreError(f"the proxy URL in the environment is not usable ({error})") from error
     if proxy.scheme != "http":
         raise StoreError(f"proxies of the kind {proxy.scheme}:// are not supported; set HTTPS_PROXY to an http:// one")
     return proxy
@@ -344,7 +344,7 @@ def stranger(proxy: SplitResult) -> StoreError:
     """The error for a proxy that requires or rejects authentication."""
     name = "a name and a password" if proxy.username is None else "another name or password"
     variable = "as http://NAME:PASSWORD@HOST:PORT in HTTPS_PROXY, or in HTTP_PROXY for an http:// address"
-    return StoreError(f"the proxy {proxy.hostname} wants {name}; give them {variable}")
+    return StoreError(f"the proxy {proxy.hostname} needs {name}; give them {variable}")
 
 
 @cache
@@ -358,7 +358,7 @@ def trust() -> ssl.SSLContext:
         named = [f"{name}={os.environ[name]}" for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
         where = " and ".join(named) or "this machine"
         raise StoreError(
-            f"the certificates of {where} cannot be read ({plain(error)}); name others, or unset the variable"
+            f"the certificates of {where} cannot be read ({plain(error)}); set it to others, or unset it"
         ) from error
 
 

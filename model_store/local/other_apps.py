@@ -44,7 +44,7 @@ def snapshot_of(folder: Path) -> Path:
     except (OSError, ValueError):
         raise UnsupportedCheckpoint(f"{folder} has no snapshot called main (refs/main); download it again") from None
     if not COMMIT.fullmatch(commit):
-        raise UnsupportedCheckpoint(f"{reference} names no commit ({commit[:60]!r}); download it again")
+        raise UnsupportedCheckpoint(f"{reference} contains no commit ({commit[:60]!r}); download it again")
     snapshot = folder / "snapshots" / commit
     if not snapshot.is_dir():
         raise UnsupportedCheckpoint(f"the snapshot {commit} of {repository_of(folder)} was deleted; download it again")
@@ -83,12 +83,12 @@ def ollama(name: str, root: Path) -> tuple[Path, str]:
     path, _, tag = name.partition(":")
     words = [*path.split("/"), tag or "latest"]
     if len(words) > 4 or not all(WORD.fullmatch(word) and ".." not in word for word in words):
-        raise ModelNotFound(f"{name!r} is no name of Ollama's, such as llama3.2 or llama3.2:1b")
+        raise ModelNotFound(f"{name!r} is not an Ollama model name, such as llama3.2 or llama3.2:1b")
     words = ["registry.ollama.ai", "library"][: 4 - len(words)] + words
     manifest = root.joinpath("manifests", *words)
     if not manifest.is_file():
         there = sorted(one.parent.name for one in root.glob("manifests/*/*/*/*"))
-        hint = f"it has {', '.join(there)}" if there else "OLLAMA_MODELS names its folder where that is another one"
+        hint = f"it has {', '.join(there)}" if there else "if its folder is elsewhere, set OLLAMA_MODELS"
         raise ModelNotFound(f"Ollama has no model {name!r} in {root}; {hint}")
     layers = read_json(manifest).get("layers")
     digests = [
@@ -109,7 +109,7 @@ def lm_studio(name: str, root: Path) -> tuple[Path, str]:
     """The folder of a model of LM Studio."""
     words = name.split("/")
     if len(words) not in (2, 3) or not all(WORD.fullmatch(word) and ".." not in word for word in words):
-        raise ModelNotFound(f"{name!r} is no name of LM Studio's, such as lmstudio-community/Qwen3-0.6B-GGUF")
+        raise ModelNotFound(f"{name!r} is not an LM Studio model name, such as lmstudio-community/Qwen3-0.6B-GGUF")
     if (found := root.joinpath(*words)).exists():
         return found.resolve(), words[-1].removesuffix(".gguf")
     raise ModelNotFound(f"LM Studio has no model {name!r} in {root}")

@@ -114,9 +114,9 @@ def weights_at(path: Path) -> Path:
             return graph
         refuse_pointer(path)
         wanted = f"the folder {path.parent}" if path.suffix in (".safetensors", ".bin", ".json") else "the path of one"
-        raise UnsupportedCheckpoint(f"{path} is no GGUF file, and no folder of a checkpoint; give {wanted}")
+        raise UnsupportedCheckpoint(f"{path} is neither a GGUF file nor a checkpoint folder; give {wanted}")
     if not path.is_dir():  # reading it might never end
-        raise UnsupportedCheckpoint(f"{path} is a device or a pipe, and no file; write the model to a file first")
+        raise UnsupportedCheckpoint(f"{path} is a device or a pipe; save the model as a file first")
     if (path / "config.json").exists() and (list(path.glob("*.safetensors")) or list(path.glob("pytorch_model*.bin*"))):
         return path
     files = sorted(path.glob("*.gguf"))
@@ -124,7 +124,7 @@ def weights_at(path: Path) -> Path:
         return files[0]
     if files:
         names = ", ".join(file.name for file in files)
-        raise UnsupportedCheckpoint(f"{path} holds several GGUF files; give the path of one of them: {names}")
+        raise UnsupportedCheckpoint(f"{path} contains several GGUF files; give the path of one: {names}")
     return prebuilt.find_export(path) or path
 
 
@@ -134,7 +134,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
     files = sorted(path for path in found if path.suffix in COPIED and path.is_file() and path.name != LINK)
     files = [path for path in files if path.suffix != ".md" or stays(path)]
     if away := next((path for path in files if not stays(path)), None):
-        raise StoreError(f"{away} is a link to {away.resolve()}, outside of the model; put the file there to copy it")
+        raise StoreError(f"{away} is a link to {away.resolve()}, outside the model; put the file there to copy it")
     return files
 
 

@@ -30,7 +30,7 @@ def published(folder: Path) -> dict[str, str]:
     if isinstance(entries, list):
         entries = {entry.get("name"): entry.get("template") for entry in entries if isinstance(entry, dict)}
     if not isinstance(entries, dict) or not all(isinstance(text, str) for pair in entries.items() for text in pair):
-        raise UnsupportedCheckpoint(f"{folder / 'tokenizer_config.json'} has a chat_template that is none; correct it")
+        raise UnsupportedCheckpoint(f"{folder / 'tokenizer_config.json'} has an invalid chat_template; correct it")
     files = {path.stem: path for path in sorted(folder.glob("additional_chat_templates/*.jinja"))}
     if (folder / "chat_template.jinja").is_file():
         files["default"] = folder / "chat_template.jinja"
@@ -38,7 +38,7 @@ def published(folder: Path) -> dict[str, str]:
     for name, text in templates.items():
         if len(text) > LONGEST:
             path = files.get(name, folder / "tokenizer_config.json")
-            raise UnsupportedCheckpoint(f"{path} has a chat template of more than 1 MB, which no model needs")
+            raise UnsupportedCheckpoint(f"{path} has a chat template larger than 1 MB; correct it")
     return templates
 
 

@@ -62,8 +62,8 @@ def check(path: Path) -> None:
         raise UnsupportedCheckpoint(f"cannot read {path}: {error.strerror}; check the file") from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error) as error:
         known = isinstance(error, ValueError | KeyError)
-        why = f"{error} is missing" if isinstance(error, KeyError) else error if known else "it is no tokenizer's"
-        raise UnsupportedCheckpoint(f"cannot read {path}: {why}; fetch the file again, or another model") from error
+        why = f"{error} is missing" if isinstance(error, KeyError) else error if known else "it is not a tokenizer"
+        raise UnsupportedCheckpoint(f"cannot read {path}: {why}; download it again, or choose another model") from error
 
 
 def check_content(content: Fields) -> None:

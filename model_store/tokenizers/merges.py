@@ -51,7 +51,7 @@ def read_merges(path: Path, vocabulary: dict[str, int]) -> list[tuple[str, str]]
             continue
         columns = line.split(" ")
         if len(columns) not in (2, 3):
-            raise UnsupportedCheckpoint(f"line {number} of {path} is no pair of tokens; download it again")
+            raise UnsupportedCheckpoint(f"line {number} of {path} is not a pair of tokens; download it again")
         first, second = columns[:2]
         for token in (first, second, first + second):
             if token not in vocabulary:

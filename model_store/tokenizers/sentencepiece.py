@@ -52,7 +52,7 @@ def read(path: Path) -> SentencePiece:
         return parse(read_bytes(path))
     except (ValueError, UnicodeDecodeError) as error:
         raise UnsupportedCheckpoint(
-            f"{path} is no SentencePiece model that can be used: {error}; download it again, or save tokenizer.json"
+            f"{path} is not a usable SentencePiece model: {error}; download it again, or save tokenizer.json"
         ) from error
 
 

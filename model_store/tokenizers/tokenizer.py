@@ -287,7 +287,7 @@ def frame(before: Sequence[str], after: Sequence[str], ids: Mapping[str, int], f
     for text in (*before, *after):
         if text not in ids:
             raise UnsupportedCheckpoint(
-                f"{folder} wants the special token {text!r} around texts, which its vocabulary lacks; "
+                f"{folder} puts the special token {text!r} around texts, which its vocabulary lacks; "
                 "correct tokenizer_config.json"
             )
     if not before and not after:

@@ -39,7 +39,7 @@ def check_vocabulary(content: Mapping[str, Any], rows: int, path: Path) -> None:
     if last >= rows:
         raise UnsupportedCheckpoint(
             f"{path} has a token {last:,} and the model knows {rows:,} (vocab_size in config.json): they do not belong"
-            " together; fetch the model's own tokenizer.json"
+            " together; use the model's own tokenizer.json"
         )
 
 
@@ -49,7 +49,7 @@ def check_merges(model: Mapping[str, Any], path: Path) -> None:
     for merge in model.get("merges") or ():
         pair = merge.split(" ") if isinstance(merge, str) else merge
         if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(token, str) for token in pair)):
-            raise UnsupportedCheckpoint(f"{path} joins {merge!r}, which is no pair of tokens; download it again")
+            raise UnsupportedCheckpoint(f"{path} joins {merge!r}, which is not a pair of tokens; download it again")
         for token in (*pair, pair[0] + pair[1].removeprefix(prefix)):
             if token not in vocabulary:
                 raise UnsupportedCheckpoint(

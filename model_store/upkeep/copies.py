@@ -17,13 +17,13 @@ def copy(store: Store, name: str, new: str) -> StoredModel:
     check_new_name(new)
     model = store.get(name)
     if new in store.locations():
-        raise StoreError(f"there is a model called {new!r} already; choose another name, or: chatapp rm {new}")
+        raise StoreError(f"a model {new!r} already exists; choose another name, or run: chatapp rm {new}")
     here = store.location(model.name)
     there = Location(here.root, new)
     target = there.folder
     with writing(here.root), alone(here, f"copying it to {new}"), alone(there, f"copying {model.name}"):
         if new in store.locations():
-            raise StoreError(f"there is a model called {new!r} already: another process was quicker")
+            raise StoreError(f"a model {new!r} already exists: another process was faster")
         shutil.rmtree(target, ignore_errors=True)  # of an interrupted copy
         target.mkdir()
         lowered = here.manifest.is_file() and not model.export  # an export's stand-in contains its path

@@ -221,7 +221,7 @@ def test_the_graph_picks_out_the_largest_logits(tmp_path: Path) -> None:
 def test_an_unknown_backend_or_device_is_refused() -> None:
     with pytest.raises(backends.BackendError, match="'cuda'.*choose from onnx"):
         backends.get("cuda")
-    with pytest.raises(backends.BackendError, match="device cpu here, not on 'gpu'"):
+    with pytest.raises(backends.BackendError, match="device cpu here, not 'gpu'"):
         backends.get("onnx").load(Path(), device="gpu")
 
 

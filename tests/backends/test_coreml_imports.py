@@ -151,7 +151,7 @@ class TestImports:
         graph = store.lowered(store.get("copy"), "coreml").folder / "foreign.json"
         assert json.loads(graph.read_text())["graph"] == str(copied.folder / "model.mlpackage")
         assert interpreted(copied.folder).forward(np.zeros((1, 2), np.int64)).shape == (1, 1, 96)
-        with pytest.raises(StoreError, match="put it back, or forget the model"):
+        with pytest.raises(StoreError, match="put it back, or remove the model"):
             store.get("mine")
 
     def test_a_package_that_has_changed_is_looked_at_anew(
@@ -184,7 +184,7 @@ class TestImports:
         assert "an export runs as it is, on coreml only" in chatapp("show", "tiny").stdout
         for extra in ((), ("--backend", "coreml")):
             done = chatapp("run", "tiny", "hello", *extra)
-            assert done.returncode == 1 and "Core ML is part of macOS" in done.stderr
+            assert done.returncode == 1 and "Core ML needs macOS" in done.stderr
 
 
 class TestRefusals:
@@ -197,12 +197,12 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("edit", "complaint"),
         [
-            (lambda s: setattr(s.description.input[0], "name", "hidden_states"), "wants the input hidden_states"),
+            (lambda s: setattr(s.description.input[0], "name", "hidden_states"), "needs the input hidden_states"),
             (lambda s: s.description.input.pop(0), r"no input input_ids, but causalMask \(1, 1, 1 to 64, 1 to 64\)"),
             (lambda s: s.description.input.pop(1), r"no mask of the text's length and no position_ids, but inputIds"),
             (lambda s: setattr(s.description.output[0], "name", "hidden"), "has no output logits, but hidden"),
             (lambda s: s.description.state[0].type.stateType.arrayType.shape.pop(), r"keyCache \(2, 1, 2, 64\)"),
-            (lambda s: shorten(s.description.state[1]), "no keys and values of one length"),
+            (lambda s: shorten(s.description.state[1]), "not keys and values of one length"),
             (lambda s: s.mlProgram.functions["more"].CopyFrom(s.mlProgram.functions["main"]), "functions main, more"),
             (lambda s: s.ClearField("mlProgram"), "has no program"),
             (lambda s: setattr(array(s, 0), "dataType", FLOAT32), r"inputIds of float32 \(1, 1 to 64\), which"),
@@ -227,8 +227,8 @@ class TestRefusals:
             ((1, 1, 96), "takes 64 tokens at once and has logits of the last one only, which may be padding"),
             ((1, 96), "takes 64 tokens at once and has logits of the last one only, which may be padding"),
             ((1, 5, 96), r"has logits of 5 tokens for input_ids \(1, 64\), attention_mask \(1, 64\)"),
-            ((1, 64, None), r"how many tokens its vocabulary has: its logits have the shape \(1, 64, None\)"),
-            ((96,), "how many tokens its vocabulary has"),
+            ((1, 64, None), r"state the size of its vocabulary: its logits have the shape \(1, 64, None\)"),
+            ((96,), "state the size of its vocabulary"),
         ],
     )
     def test_logits_of_which_nothing_can_be_made_are_named(

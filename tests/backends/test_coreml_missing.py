@@ -11,13 +11,13 @@ from backends import coreml
 @pytest.mark.parametrize(
     ("release", "python", "found", "told"),
     [
-        ("14.7", (3, 13), True, "Core ML has had what is needed since macOS 15, and this is 14.7"),
+        ("14.7", (3, 13), True, "Core ML needs macOS 15 or newer, and this is 14.7"),
         ("15.1", (3, 13), False, "coremltools is not installed; run: pip install coremltools"),
         (
             "15.1",
             (3, 14),
             False,
-            "there is no coremltools for this Python; to use Core ML, install chatapp with Python 3.13",
+            "coremltools does not support this Python; install chatapp with Python 3.13",
         ),
         ("15.1", (3, 14), True, ""),  # it has come since
     ],

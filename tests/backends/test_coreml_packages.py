@@ -260,7 +260,7 @@ class TestTrials:
     def test_what_hangs_is_ended_and_rejected(self, folder: Path) -> None:
         found = trial.try_out(folder, SLICE, "npu", module="faulty", limit=3)
         assert found.reason.startswith("it hung while")
-        assert found.reason.endswith("no end after 3 s")
+        assert found.reason.endswith("not finished after 3 s")
 
     def test_a_child_that_cannot_start_is_a_crash(self, folder: Path) -> None:
         found = trial.try_out(folder, SLICE, "npu", module="absent")
@@ -334,12 +334,12 @@ def test_placement_is_the_share_of_the_planned_work() -> None:
 @pytest.mark.skipif(sys.platform == "darwin", reason="Core ML is there")
 def test_off_the_mac_there_are_no_devices_and_the_reason_is_told(lowered: Lowered) -> None:
     assert coreml.devices() == []
-    assert coreml.missing() == "Core ML is part of macOS"
-    with pytest.raises(BackendError, match="no device 'npu' here: Core ML is part of macOS"):
+    assert coreml.missing() == "Core ML needs macOS"
+    with pytest.raises(BackendError, match="no device 'npu' here: Core ML needs macOS"):
         coreml.load(lowered("gpt2"), device="npu")
-    with pytest.raises(BackendError, match="no device 'npu' here: Core ML is part of macOS"):
+    with pytest.raises(BackendError, match="no device 'npu' here: Core ML needs macOS"):
         backends.prepare("coreml", lowered("gpt2"), device="npu")
-    with pytest.raises(SystemExit, match="nothing to report: Core ML is part of macOS"):
+    with pytest.raises(SystemExit, match="nothing to report: Core ML needs macOS"):
         report.main([str(lowered("gpt2"))])
     with pytest.raises(BackendError, match="Core ML cannot compile"):
         device.open_functions(lowered("gpt2"), SLICE, "npu")

@@ -38,4 +38,4 @@ def test_what_is_not_installed_is_told_with_what_to_do() -> None:
 def test_a_program_that_takes_no_packages_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert versions.pip_install("torch") == "pip install torch"
     monkeypatch.setattr("sys.frozen", True, raising=False)
-    assert versions.pip_install("torch").endswith("this one takes no packages")
+    assert versions.pip_install("torch").endswith("this one cannot add packages")

@@ -46,13 +46,13 @@ def test_a_length_penalty_that_is_high_finds_longer_texts(checkpoint: MakeCheckp
     ("words", "reason"),
     [
         (["-n", "5"], "a search with 4 beams finds 4 texts, not 5"),
-        (["--top-k", "5"], "--top-k is for drawing, and a beam search takes the likeliest; add --beam-sampling"),
+        (["--top-k", "5"], "--top-k is for sampling, and a beam search does not sample; add --beam-sampling"),
         (["--num-beam-groups", "2"], "--num-beam-groups and --diversity-penalty belong together"),
-        (["--num-beams", "1", "--show-beams"], "--show-beams is for a beam search; give --num-beams too"),
+        (["--num-beams", "1", "--show-beams"], "--show-beams needs a beam search; add --num-beams"),
         (["--early-stopping", "maybe"], "--early-stopping must be true, false or never"),
-        (["--num-beams", "1", "--length-penalty", "2"], "--length-penalty is for a beam search; give --num-beams too"),
-        (["--num-beams", "1", "--beam-sampling"], "--beam-sampling is for a beam search; give --num-beams too"),
-        (["--bad-word", ""], '--bad-word must be a list of texts, none of them empty, not [""]'),
+        (["--num-beams", "1", "--length-penalty", "2"], "--length-penalty needs a beam search; add --num-beams"),
+        (["--num-beams", "1", "--beam-sampling"], "--beam-sampling needs a beam search; add --num-beams"),
+        (["--bad-word", ""], '--bad-word must be a list of non-empty texts, not [""]'),
     ],
     ids=str,
 )

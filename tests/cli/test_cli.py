@@ -59,7 +59,7 @@ def test_a_pipe_into_which_nobody_writes_is_not_waited_for(
             writer.write(piped)
             writer.close()
         assert run.read_prompt("More.") == whole
-    assert ("the prompt stands alone" in capsys.readouterr().err) == (not piped)
+    assert ("using the prompt alone" in capsys.readouterr().err) == (not piped)
 
 
 def test_options_may_stand_before_the_prompt(chatapp: Run) -> None:
@@ -151,7 +151,7 @@ def test_a_place_behind_the_name_of_a_file_is_told_how_to_give(chatapp: Run, tmp
     file.write_text("def add(a, b):\n    ")
     done = chatapp("complete", f"{file}:2:5")
     assert done.returncode == 2
-    assert f"a place is given apart: {file} --at 2:5" in done.stderr
+    assert f"for a position in a file: {file} --at 2:5" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_rm_tells_the_name_of_the_model_that_it_deletes(chatapp: Run, checkpoint
     folder = str(checkpoint())
     chatapp("import", folder, "--name", "Chat")
     assert re.fullmatch(r"Chat: \d+ B freed\n", chatapp("rm", folder).stdout)
-    assert "nothing was made for" in chatapp("rm", folder).stderr
+    assert "nothing to delete for" in chatapp("rm", folder).stderr
     chatapp("import", folder)
     done = chatapp("rm", "nothing", "tiny")
     assert (done.returncode, done.stdout[:6]) == (1, "tiny: ") and "'nothing'" in done.stderr
@@ -253,7 +253,7 @@ def test_a_path_is_the_model_of_its_own_name_and_rm_of_it_removes_no_other(
     chatapp("cp", "tiny", "alias")
     assert json.loads(chatapp("show", folder, "--json").stdout)["name"] == "tiny"
     done = chatapp("rm", folder)
-    assert (done.returncode, done.stdout) == (1, "") and "tiny, alias; name those to remove" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "") and "tiny, alias; give the ones to remove" in done.stderr
 
 
 @pytest.mark.parametrize(

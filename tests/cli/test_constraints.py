@@ -37,7 +37,7 @@ def test_an_answer_is_one_of_some_texts_or_of_a_grammar(
         (["--regex", "(a"], "regex is wrong at character 1: unclosed group"),
         (["--json-schema", "/no/such/file"], "cannot read /no/such/file"),
         (["--regex", "a", "--json-object"], "--json-object: not allowed with argument --regex"),
-        (["--choice", ""], "choice must be a list of texts, none of them empty"),
+        (["--choice", ""], "choice must be a list of non-empty texts"),
     ],
     ids=str,
 )

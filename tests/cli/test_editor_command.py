@@ -31,7 +31,7 @@ def test_the_editors_are_listed_with_what_they_were_tested_with(capsys: pytest.C
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(EDITORS)
     assert [line for line in lines if "neovim" in line and "0.11.4" in line]
-    assert [line for line in lines if "zed" in line and "not run here" in line]
+    assert [line for line in lines if "zed" in line and "not tested" in line]
 
 
 @pytest.mark.parametrize("name", EDITORS)
@@ -43,7 +43,7 @@ def test_every_configuration_is_printed_with_the_whole_path_of_the_command(
     said = capsys.readouterr()
     assert "/path/to" not in said.out
     assert "chatapp" in said.out
-    assert "This belongs into" in said.err
+    assert "Put this into" in said.err
 
 
 @pytest.mark.parametrize("name", EDITORS)
@@ -65,9 +65,9 @@ def test_a_new_file_is_written_once(user: Path, capsys: pytest.CaptureFixture[st
     file = user / ".config/nvim/plugin/chatapp.lua"
     assert main(["editor", "neovim", "--write"]) == 0
     assert "vim.lsp.config" in file.read_text()
-    assert f"Written: {file}" in capsys.readouterr().err
+    assert f"Wrote {file}" in capsys.readouterr().err
     assert main(["editor", "neovim", "--write"]) == 0
-    assert f"{file} has it already" in capsys.readouterr().err
+    assert f"{file} is already set up" in capsys.readouterr().err
 
 
 def test_the_users_own_folder_of_settings_counts(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_any_other_file_stays_as_it_is(user: Path, name: str, capsys: pytest.Cap
     (file,) = [path for path in user.rglob("*") if path.is_file()]
     file.write_text("mine")
     assert main(["editor", name, "--write"]) == 1
-    assert "stays as it is" in capsys.readouterr().err
+    assert "was not changed" in capsys.readouterr().err
     assert file.read_text() == "mine"
 
 

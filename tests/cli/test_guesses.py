@@ -22,7 +22,7 @@ def test_the_answer_is_compared_with_that_of_plain_steps(checkpoint: MakeCheckpo
     assert 0 < usage["accepted"] == usage["drafted"]  # the same model guesses
     assert "Lossless: the same 40 tokens." in told and not found.returncode
     alone = chatapp("run", folder, PROMPT, *GREEDY, "--no-speculate", "--check-lossless")
-    assert alone.stdout == found.stdout and "nothing was guessed" in alone.stderr
+    assert alone.stdout == found.stdout and "no tokens were guessed" in alone.stderr
 
 
 def test_figures_tell_how_guesses_have_fared(checkpoint: MakeCheckpoint, chatapp: Run) -> None:
@@ -39,10 +39,10 @@ def test_figures_tell_how_guesses_have_fared(checkpoint: MakeCheckpoint, chatapp
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--draft-model", "builtin", "--no-speculate"], "--draft-model guesses, and --no-speculate forbids it"),
-        (["--check-lossless", "-n", "2"], "--check-lossless compares one answer"),
-        (["--speculate", "--num-beams", "2"], "--speculate is for one text at a time, and --num-beams asks"),
-        (["--draft-model", "builtin", "-n", "2"], "--draft-model guesses for one text, and --n asks for several"),
+        (["--draft-model", "builtin", "--no-speculate"], "--draft-model and --no-speculate contradict each other"),
+        (["--check-lossless", "-n", "2"], "--check-lossless needs a PROMPT, a single answer"),
+        (["--speculate", "--num-beams", "2"], "--speculate works for one text, and --num-beams asks"),
+        (["--draft-model", "builtin", "-n", "2"], "--draft-model works for one text, and --n asks for several"),
         (["--draft-model", "builtin", "--num-beams", "2"], "and --num-beams asks for several; leave one"),
     ],
     ids=str,
@@ -53,7 +53,7 @@ def test_what_contradicts_is_refused_before_a_model_is_opened(chatapp: Run, word
 
 
 def test_answers_with_tools_are_not_compared() -> None:
-    with pytest.raises(OptionError, match="and offer no tools"):
+    with pytest.raises(OptionError, match="and no tools"):
         check_comparable("x", {}, ["sky"])
 
 
@@ -66,9 +66,9 @@ def test_what_differs_is_told_with_how_close_it_was() -> None:
     here = Token(1, " a", None, (), 0.0, guessed=True)
     there = Token(2, " b", -0.69, (Alternative(2, " b", -0.69), Alternative(1, " a", -0.7)), 0.0)
     told = lossless.describe(Comparison(3, 1, here, there)).split("\n")
-    assert told[0] == 'Not the same from token 2 on: " a" with guesses, " b" by plain steps.'
-    assert told[1].startswith("The model found them 0.0100 apart in log-probability")
-    assert "where tokens are drawn, between any two at whose border the random number falls" in told[1]
+    assert told[0] == 'Not the same from token 2 on: " a" with guesses, " b" without.'
+    assert told[1].startswith("Their log-probabilities differ by 0.0100.")
+    assert "where a random number falls between two" in told[1]
     assert "not among the 20 likeliest" in lossless.describe(Comparison(1, 0, Token(3, "c", None, (), 0.0), there))
     assert lossless.describe(Comparison(1, 1, None, here)) == "Not the same: one of the answers ends after 1 tokens."
     assert lossless.describe(Comparison(2)) == "Lossless: the same 2 tokens."

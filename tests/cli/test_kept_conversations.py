@@ -127,8 +127,8 @@ def test_each_text_that_a_base_model_continues_in_the_loop_is_a_text_of_its_own(
     ]
     refused = chatapp("run", "--session", "1", "more")
     assert refused.returncode == 1
-    assert "Error: 1 is a text that a base model continued" in refused.stderr
-    assert "no conversation to go on with" in chatapp("run", "-c", "more").stderr
+    assert "Error: 1 is a base model's continuation" in refused.stderr
+    assert "no conversation to continue" in chatapp("run", "-c", "more").stderr
 
 
 def talk(model: str | None, monkeypatch: pytest.MonkeyPatch, lines: list[str], *options: str) -> None:
@@ -273,4 +273,4 @@ def test_continuing_with_a_base_model_is_refused(chatapp: Run, checkpoint: MakeC
     greet(database, "hello")
     done = chatapp("run", "-c", str(checkpoint()), "more")
     assert done.returncode == 1
-    assert "has no chat template: it cannot continue a conversation" in done.stderr
+    assert "has no chat template and cannot continue a conversation" in done.stderr

@@ -58,8 +58,8 @@ def test_it_answers_by_name_tells_the_latency_in_words_and_sends_no_escape_codes
     answer = terminal.until("You: ")
     assert "\ntiny: " in answer
     assert "8 tokens, the first after " in answer
-    assert " a second, 95 of 100 within " in answer
-    assert " tokens of the context are used." in answer
+    assert " a second, 95 % within " in answer
+    assert " tokens of context used." in answer
     assert "\x1b" not in shown + answer
     assert "\r" not in (shown + answer).replace("\r\n", "")
     terminal.type("\x04")
@@ -111,7 +111,7 @@ def test_several_lines_are_one_message_and_nothing_in_them_is_a_command(terminal
     terminal.type('/set system """one\n')
     terminal.until("... ")
     terminal.type('two"""\n')
-    terminal.until("The system prompt is set.")
+    terminal.until("System prompt set.")
     terminal.type("/show system\n")
     terminal.until("one\r\ntwo\r\n")
 
@@ -152,7 +152,7 @@ def test_a_dumb_terminal_gets_the_plain_mode(
     monkeypatch.setenv("TERM", "dumb")
     terminal = Terminal(command[0], command[1].format(folder))
     try:
-        terminal.until("This terminal cannot show a screen (TERM=dumb): this is the plain mode.")
+        terminal.until("TERM=dumb cannot show the screen; using plain mode.")
         assert "\x1b" not in terminal.until("You: ")
     finally:
         terminal.close()
@@ -214,8 +214,8 @@ def test_an_option_is_set_for_the_next_answers_and_shown(desk: Desk) -> None:
 
 
 def test_timings_follow_each_answer_where_they_are_asked_for(desk: Desk) -> None:
-    assert "Timings follow" in desk.do("/set verbose") and desk.form.stats == "text"
-    assert "do not follow" in desk.do("/set quiet") and desk.form.stats is None
+    assert "Timings on" in desk.do("/set verbose") and desk.form.stats == "text"
+    assert "Timings off" in desk.do("/set quiet") and desk.form.stats is None
 
 
 def test_the_options_of_a_preset_are_taken(desk: Desk) -> None:
@@ -228,8 +228,8 @@ def test_the_options_of_a_preset_are_taken(desk: Desk) -> None:
 
 
 def test_a_system_prompt_is_set_shown_and_taken_away(desk: Desk) -> None:
-    assert desk.do("/show system") == "There is no system prompt; /set system TEXT sets one."
-    assert desk.do("/set system Be brief.") == "The system prompt is set."
+    assert desk.do("/show system") == "No system prompt; to set one: /set system TEXT"
+    assert desk.do("/set system Be brief.") == "System prompt set."
     desk.do("hello")
     assert desk.scripted.asked[-1] == "Be brief.\nhello"
     assert desk.do("/show system") == "Be brief."
@@ -237,7 +237,7 @@ def test_a_system_prompt_is_set_shown_and_taken_away(desk: Desk) -> None:
     assert desk.do("/show system").startswith("Answer in as few words")
     with pytest.raises(InputError, match="nobody"):
         desk.do("/set system @nobody")
-    assert desk.do("/set system") == "There is no system prompt any more."
+    assert desk.do("/set system") == "System prompt removed."
 
 
 def test_the_prompt_is_shown_as_the_model_read_it(desk: Desk) -> None:
@@ -253,7 +253,7 @@ def test_an_answer_can_be_given_again_and_a_question_put_in_other_words(desk: De
     assert desk.scripted.asked == ["hello", "hello"]
     assert desk.do("/edit good day") == "Whales sing."
     assert desk.branch == ["good day", "Whales sing."]
-    with pytest.raises(InputError, match="write the new words after /edit"):
+    with pytest.raises(InputError, match="give the new text after /edit"):
         desk.do("/edit")
 
 
@@ -272,19 +272,19 @@ def test_the_question_that_a_fork_ends_with_is_answered(desk: Desk, command: str
 def test_another_conversation_begins_with_the_same_setup(desk: Desk) -> None:
     desk.do("/set system Be brief.")
     desk.do("hello")
-    assert desk.do("/clear") == "Another conversation begins."
+    assert desk.do("/clear") == "New conversation."
     assert desk.branch == []
     desk.do("good day")
     assert desk.scripted.asked[-1] == "Be brief.\ngood day"
 
 
 def test_nothing_is_kept_where_that_was_wished(desk: Desk) -> None:
-    assert desk.do("/set nohistory") == "Another conversation begins; it is not kept."
+    assert desk.do("/set nohistory") == "New conversation; it is not saved."
     desk.do("a secret")
     with pytest.raises(InputError, match="this conversation is not kept"):
         desk.do("/save Secrets")
-    assert desk.do("/search secret") == "Nothing was found."
-    assert desk.do("/set history") == "Another conversation begins; it is kept."
+    assert desk.do("/search secret") == "Nothing found."
+    assert desk.do("/set history") == "New conversation; it is saved."
     desk.do("no secret")
     assert desk.do("/search secret").startswith("1  no secret: ")
 
@@ -297,7 +297,7 @@ def test_a_conversation_gets_a_title_and_is_exported_without_overwriting(desk: D
     path = tmp_path / "talk.json"
     assert desk.do(f"/export {path}") == f"Written to {path}."
     assert json.loads(path.read_text())["conversations"][0]["title"] == "Blue whales"
-    with pytest.raises(InputError, match="is there already, and stays as it is; give another name"):
+    with pytest.raises(InputError, match="already exists and was not changed; choose another name"):
         desk.do(f"/export {path}")
     assert desk.do(f"/export html {tmp_path / 'talk.html'}").startswith("Written")
     assert "Whales sing." in (tmp_path / "talk.html").read_text()
@@ -324,7 +324,7 @@ def test_a_model_is_described(desk: Desk, folder: Path) -> None:
     assert info[0] == "model       tiny"
     assert "runs on     onnx cpu int8" in info
     assert "<|assistant|>" in desk.do("/show template")
-    assert desk.do("/show license") == "tiny says nothing about its licence."
+    assert desk.do("/show license") == "tiny does not state its licence."
     (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
     assert desk.do("/show license") == "Its card says: apache-2.0"
     (folder / "LICENSE").write_text("Do as you like.\n")
@@ -345,7 +345,9 @@ def test_another_model_goes_on_with_the_conversation(desk: Desk, checkpoint: Mak
 def test_a_base_model_cannot_go_on_with_a_conversation_but_can_begin(desk: Desk, checkpoint: MakeCheckpoint) -> None:
     base = checkpoint("base")
     desk.do("hello")
-    with pytest.raises(InputError, match="has no chat template: it cannot continue a conversation; use /clear"):
+    with pytest.raises(
+        InputError, match="has no chat template and cannot continue a conversation; to start a new one: /clear"
+    ):
         desk.do(f"/load {base}")
     assert desk.do("and you?") == "Whales sing."
     desk.do("/clear")
@@ -358,9 +360,9 @@ def test_a_base_model_continues_each_text_anew(folder: Path) -> None:
     desk = at_desk(None, folder, can_chat=False)
     assert (desk.do("one"), desk.do("two")) == ("Whales sing.", "Whales sing.")
     assert desk.scripted.asked == ["one", "two"]
-    with pytest.raises(InputError, match="conversations are not kept"):
+    with pytest.raises(InputError, match="conversations are not being saved"):
         desk.do("/search one")
-    with pytest.raises(InputError, match="nothing can be kept"):
+    with pytest.raises(InputError, match="conversations are not being saved"):
         desk.do("/set history")
 
 
@@ -372,7 +374,7 @@ def test_an_answer_is_copied_to_where_it_can_be_pasted_from(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     desk.do("sing")
-    assert desk.do("/copy").startswith("No clipboard takes it: saved as")  # the output is no terminal
+    assert desk.do("/copy").startswith("No clipboard here; saved as")  # the output is no terminal
     assert (home / "copied.txt").read_text() == "Whales sing."
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert desk.do("/copy") == "Sent to the terminal's clipboard."
@@ -388,7 +390,7 @@ def test_arrows_bring_back_what_was_asked_before(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_needs_the_screen_says_so(desk: Desk) -> None:
-    with pytest.raises(InputError, match="that needs the screen: chatapp without --plain opens it"):
+    with pytest.raises(InputError, match="that needs the screen; to open it, run chatapp without --plain"):
         desk.do("/theme paper")
 
 

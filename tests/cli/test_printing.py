@@ -77,7 +77,7 @@ def test_the_first_block_of_code_is_printed_alone_where_that_is_asked_for(
     assert (output.getvalue(), capsys.readouterr().err) == ("x = 1\n", "")
     print_all((delta(text) for text in ("No ", "code.")), form=Form(extract=True))
     assert output.getvalue() == "x = 1\n"
-    assert capsys.readouterr().err == "There is no block of code in the answer:\nNo code.\n"
+    assert capsys.readouterr().err == "No code block in the answer:\nNo code.\n"
 
 
 def test_a_terminal_is_told_how_much_of_a_long_prompt_is_read_until_there_is_an_answer(

@@ -104,6 +104,6 @@ def test_what_is_too_long_is_refused_and_the_loop_goes_on(checkpoint: MakeCheckp
 
 def test_a_language_server_in_a_terminal_tells_what_it_is_for_and_one_interrupt_ends_it() -> None:
     with closing(Terminal("lsp")) as terminal:
-        assert "An editor starts this" in terminal.until("Ctrl+C leaves.")
+        assert "Waiting for an editor" in terminal.until("Ctrl+C quits.")
         terminal.process.send_signal(signal.SIGINT)
         assert (terminal.process.wait(PATIENCE), terminal.rest().strip()) == (-signal.SIGINT, "")

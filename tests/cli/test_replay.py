@@ -35,7 +35,7 @@ def test_answers_are_identical_until_their_tokens_are_altered(chatapp: Run, tiny
 
 
 def test_what_is_not_there_cannot_be_replayed(chatapp: Run, tiny: str) -> None:
-    assert "no conversation yet" in chatapp("replay").stderr
+    assert "no conversations yet" in chatapp("replay").stderr
     assert chatapp("run", tiny, "hello", "--max-tokens", "2").returncode == 0
     assert "1 answers" in chatapp("replay", "1", "--answer", "3").stderr
     assert "there is no conversation 9" in chatapp("replay", "9").stderr

@@ -74,12 +74,12 @@ def test_what_would_be_told_is_shown_and_nothing_is_done(chatapp: Run, words: li
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["service"], "say one of install, status, remove"),
-        (["service", "start"], "say one of install, status, remove"),
-        (["service", "status", "x"], "one argument too many"),
-        (["service", "install", "--dry-run", "--", "--prot", "1"], "there is no option --prot"),
+        (["service"], "no action given; choose from install, status, remove"),
+        (["service", "start"], "no action given; choose from install, status, remove"),
+        (["service", "status", "x"], "unexpected argument"),
+        (["service", "install", "--dry-run", "--", "--prot", "1"], "unknown option --prot"),
         (["service", "install", "--dry-run", "--", "--port", "x"], "is not a port"),
-        (["service", "install", "--dry-run", "--", "--host", "0.0.0.0"], "give keys with --keys"),
+        (["service", "install", "--dry-run", "--", "--host", "0.0.0.0"], "add --keys"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(chatapp: Run, words: list[str], said: str) -> None:
@@ -103,12 +103,12 @@ def test_a_service_is_written_started_ended_and_deleted(tmp_path: Path, capsys: 
     assert service.path.read_text() == "text" and log.read_text() == "12"
     remove(service)
     assert not service.path.exists() and log.read_text() == "123"
-    with pytest.raises(InputError, match="there is no service"):
+    with pytest.raises(InputError, match="no service is installed"):
         remove(service)
     fails = [sys.executable, "-c", "import sys; sys.exit('no bus')"]
-    with pytest.raises(InputError, match=r"did not start it \(no bus\); try: .+ && [^\n]+$"):
+    with pytest.raises(InputError, match=r"did not start it \(no bus\); run: .+ && [^\n]+$"):
         install(replace(service, start=[fails, note("4")]))
-    with pytest.raises(InputError, match="there is no launchctl-of-nobody here"):
+    with pytest.raises(InputError, match="launchctl-of-nobody not found"):
         install(replace(service, start=[["launchctl-of-nobody"]]))
     assert log.read_text() == "123"
 
@@ -119,7 +119,7 @@ def test_the_status_tells_whether_a_server_runs(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     done = chatapp("service", "status")
-    assert done.returncode == 1 and "not installed" in done.stdout and "none runs" in done.stdout
+    assert done.returncode == 1 and "not installed" in done.stdout and "not running" in done.stdout
     announce(4321, "onnx", None, None).write(home)
     done = chatapp("service", "status")
     assert done.returncode == 0 and f"process {os.getpid()}, http://127.0.0.1:4321, onnx" in done.stdout

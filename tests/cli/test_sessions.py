@@ -20,7 +20,7 @@ def database(home: Path) -> Path:
 def test_conversations_are_listed_and_shown(chatapp: Run, database: Path) -> None:
     assert "No conversations yet" in chatapp("sessions", "ls").stderr
     assert "No conversations yet" in chatapp("sessions", "list").stderr
-    assert "no conversation yet" in chatapp("sessions", "show").stderr
+    assert "no conversations yet" in chatapp("sessions", "show").stderr
     greet(database, "one", "two\x1b[2J")
     lines = chatapp("sessions", "ls").stdout.splitlines()
     assert lines[0].split() == ["ID", "LAST", "USED", "MESSAGES", "MODEL", "TITLE"]
@@ -32,7 +32,7 @@ def test_conversations_are_listed_and_shown(chatapp: Run, database: Path) -> Non
     assert json.loads(chatapp("sessions", "show", "1", "--json").stdout)["conversations"][0]["title"] == "one"
     missing = chatapp("sessions", "show", "7")
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert missing.stderr == "Error: there is no conversation 7; `chatapp sessions ls` lists them\n"
+    assert missing.stderr == "Error: there is no conversation 7; to list them: chatapp sessions ls\n"
 
 
 def test_words_are_found_and_the_exit_code_tells(chatapp: Run, database: Path) -> None:
@@ -47,12 +47,17 @@ def test_words_are_found_and_the_exit_code_tells(chatapp: Run, database: Path) -
 
 def test_conversations_are_deleted_and_brought_back(chatapp: Run, database: Path) -> None:
     greet(database, "one", "two", "three")
-    assert chatapp("sessions", "rm", "1", "3").stdout.startswith("2 conversations deleted; `chatapp sessions undo`")
+    assert chatapp("sessions", "rm", "1", "3").stdout.startswith(
+        "2 conversations deleted; to restore: chatapp sessions undo"
+    )
     assert [one.title for one in conversations(database)] == ["two"]
     assert chatapp("sessions", "undo").stdout == "1  one\n3  three\n"
     assert len(conversations(database)) == 3
     nothing = chatapp("sessions", "undo")
-    assert (nothing.returncode, nothing.stderr) == (1, "Error: nothing was deleted in the last month\n")
+    assert (nothing.returncode, nothing.stderr) == (
+        1,
+        "Error: nothing to restore: no conversations were deleted in the last month\n",
+    )
     assert chatapp("sessions", "rm", "1", "9").returncode == 1
     assert len(conversations(database)) == 3
     assert "give their numbers, or --all" in chatapp("sessions", "rm").stderr
@@ -107,7 +112,7 @@ def test_what_an_import_leaves_out_is_told(chatapp: Run, database: Path, tmp_pat
     done = chatapp("sessions", "import", str(file))
     assert (done.returncode, done.stdout) == (1, f"{file}: 1 conversation imported\n")
     assert done.stderr.splitlines() == [
-        f"{file}: left out, because it is no text between user and model: 1 thoughts",
+        f"{file}: left out, because it is not text: 1 thoughts",
         f"Error: not imported: conversation 2 of {file} ('odd') has no 'mapping'",
     ]
     assert "is an archive; unpack it" in chatapp("sessions", "import", "export.zip").stderr
@@ -117,11 +122,11 @@ def test_what_an_import_leaves_out_is_told(chatapp: Run, database: Path, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["sessions"], "say one of ls, list, search"),
-        (["sessions", "lss"], "there is no 'lss'; did you mean ls"),
-        (["sessions", "show", "first"], "'first' is not a whole number from 1"),
-        (["sessions", "ls", "--limt", "1"], "there is no option --limt"),
-        (["sessions", "ls", "extra"], "one argument too many: 'extra'"),
+        (["sessions"], "no ACTION given; choose from ls, list, search"),
+        (["sessions", "lss"], "unknown value 'lss'; did you mean ls"),
+        (["sessions", "show", "first"], "'first' is not a whole number of 1 or more"),
+        (["sessions", "ls", "--limt", "1"], "unknown option --limt"),
+        (["sessions", "ls", "extra"], "unexpected argument 'extra'"),
         (["run", "-c", "--session", "1"], "not allowed with argument"),
     ],
 )

@@ -91,8 +91,8 @@ def test_files_follow_the_prompt_as_if_it_named_them(chatapp: Run, folder: Path,
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--preset", "creativ"), "there is no preset 'creativ'; did you mean creative?"),
-        (("--system", "@concice"), "there is no system prompt 'concice'; did you mean concise?"),
+        (("--preset", "creativ"), "unknown preset 'creativ'; did you mean creative?"),
+        (("--system", "@concice"), "unknown system prompt 'concice'; did you mean concise?"),
     ],
 )
 def test_a_name_that_is_not_there_is_refused_before_a_model_is_opened(
@@ -106,7 +106,7 @@ def test_a_name_that_is_not_there_is_refused_before_a_model_is_opened(
 def test_a_model_that_continues_text_refuses_a_system_prompt(chatapp: Run, checkpoint: MakeCheckpoint) -> None:
     done = chatapp("run", str(checkpoint()), "hello", "--system", "Be brief.")
     assert done.returncode == 1
-    assert "has no chat template: it continues text, and keeps to no system prompt" in done.stderr
+    assert "has no chat template, so it takes no system prompt" in done.stderr
 
 
 @pytest.mark.usefixtures("home")

@@ -33,7 +33,7 @@ def test_what_was_kept_can_be_forgotten(chatapp: Run, kept: Acceptance) -> None:
     kept.note_shown(OFFER, 1)
     assert chatapp("stats", "completion", "--delete").stdout == "Forgotten.\n"
     assert not kept.path.exists()
-    assert chatapp("stats", "completion", "--delete").stdout == "There was nothing to forget.\n"
+    assert chatapp("stats", "completion", "--delete").stdout == "No statistics to delete.\n"
 
 
 def test_where_nothing_is_kept_it_is_said_how_to_begin(chatapp: Run, home: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_call_is_asked_about_and_what_it_gives_is_shown_harmlessly(
 def test_without_a_terminal_nothing_runs(view: LineView, capsys: pytest.CaptureFixture[str]) -> None:
     view.take("/tools on sky")
     view.take("Weather?")
-    assert "Refused: there is no terminal to ask at." in capsys.readouterr().err
+    assert "Refused: no terminal to ask on." in capsys.readouterr().err
     assert view.dialogue.branch()[2].usage["outcome"] == "refused"
     assert view.dialogue.branch()[3].text == "That is all."
 
@@ -86,8 +86,8 @@ def test_a_user_who_leaves_stops_it(view: LineView, monkeypatch: pytest.MonkeyPa
     ("line", "message"),
     [
         ("/tools onn", "did you mean"),
-        ("/tools allow", "write /tools"),
-        ("/tools on clouds", "there is no server of tools 'clouds'"),
+        ("/tools allow", "use /tools"),
+        ("/tools on clouds", "unknown MCP server 'clouds'"),
         ("/tools off sky", "does not use 'sky'"),
         ("/tools allow weather", "there is no tool 'weather' here"),
     ],

@@ -48,7 +48,7 @@ def test_the_order_and_the_texts_of_sampling_are_read() -> None:
 
 def test_no_name_is_broken_on_the_help_page(chatapp: Run) -> None:
     said = " ".join(chatapp("run", "--help").stdout.split())
-    assert "(usually temperature, top_k, top_p, min_p, typical_p, top_n_sigma, xtc)" in said
+    assert "(default: temperature, top_k, top_p, min_p, typical_p, top_n_sigma, xtc)" in said
 
 
 @pytest.mark.parametrize("bias", [0.123456789, -1e-7, 3.0, 12345678.25])

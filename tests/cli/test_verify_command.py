@@ -78,10 +78,10 @@ def test_what_fails_says_how_far_it_is_off_and_what_to_do(
     assert done.stderr == ""
     assert "onnx cpu int8: FAILED" in done.stdout
     assert "- prefill, with original weights: share lost " in done.stdout
-    assert "chatapp reads the checkpoint otherwise than other.npz did" in done.stdout
+    assert "chatapp reads the checkpoint differently than other.npz" in done.stdout
     exact = chatapp("verify", "tiny", "--against", str(file), "--precision", "f32")
     assert "- decode, with original weights: max |Δ| in spreads " in exact.stdout
-    assert "f32 is not chosen on onnx cpu any more, unless --precision names it. Try another" in exact.stdout
+    assert "f32 is no longer chosen on onnx cpu, unless --precision names it. Try another" in exact.stdout
     assert "onnx-f32 (failed), onnx-int8 (failed)" in chatapp("list").stdout
     shown = chatapp("show", "tiny").stdout
     assert "FAILED on cpu, 2" in shown
@@ -91,9 +91,9 @@ def test_what_fails_says_how_far_it_is_off_and_what_to_do(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--against", "reference.pt"], "'reference.pt' is neither torch nor a file called .npz or .safetensors"),
+        (["--against", "reference.pt"], "'reference.pt' is neither torch nor a .npz or .safetensors file"),
         (["--write", "reference.bin"], "'reference.bin' must end in .npz"),
-        (["--precision", "int3"], "there is no precision 'int3'"),
+        (["--precision", "int3"], "unknown precision 'int3'"),
     ],
 )
 def test_wrong_usage_is_2(chatapp: Run, options: list[str], message: str) -> None:
@@ -182,18 +182,18 @@ def spoiled(**changes: Callable[[np.ndarray], np.ndarray] | None) -> Callable[[A
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (spoiled(logits=None), "holds no array called 'logits' \\(it has: tokens\\)"),
-        (spoiled(tokens=None), "holds no array called 'tokens'"),
+        (spoiled(logits=None), "has no array 'logits' \\(it has: tokens\\)"),
+        (spoiled(tokens=None), "has no array 'tokens'"),
         (spoiled(logits=lambda a: a[:, :, :-1]), "is of 319 tokens and tiny has 320; the file was made from another"),
         (spoiled(tokens=lambda a: a + 300), "is for the tokens .* and tiny has 320; the file was made from another"),
-        (spoiled(tokens=lambda a: a[0]), "has shape .* wanted are"),
-        (spoiled(tokens=lambda a: a[:3]), "has shape .* wanted are"),
-        (spoiled(tokens=lambda a: a[:, :0], logits=lambda a: a[:, :0]), "has shape .* wanted are"),
+        (spoiled(tokens=lambda a: a[0]), "has shape .* expected"),
+        (spoiled(tokens=lambda a: a[:3]), "has shape .* expected"),
+        (spoiled(tokens=lambda a: a[:, :0], logits=lambda a: a[:, :0]), "has shape .* expected"),
         (spoiled(tokens=lambda a: a / 2), "tokens holds float64 and not integer numbers"),
         (spoiled(logits=lambda a: a.astype(np.int64)), "logits holds int64 and not floating numbers"),
-        (spoiled(logits=lambda a: a[:, -2:]), "has 2 positions in rows of 48 tokens; wanted are 4 or more"),
+        (spoiled(logits=lambda a: a[:, -2:]), "has 2 positions in rows of 48 tokens; expected 4 or more"),
         (spoiled(logits=lambda a: np.where(a > 2, np.nan, a)), "not finite"),
-        (spoiled(tokens=lambda a: np.array([[object()]])), "is no archive of arrays of numbers"),
+        (spoiled(tokens=lambda a: np.array([[object()]])), "is not an archive of numeric arrays"),
         (lambda arrays: {**arrays, "model": np.zeros(32, np.uint8)}, "from another checkpoint than tiny"),
     ],
 )
@@ -211,7 +211,7 @@ def test_a_damaged_file_is_refused_by_its_name(
     chatapp: Run, model: StoredModel, tmp_path: Path, name: str, content: bytes
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(VerifyError, match=f"{name} is no reference file .*; make one with: ") as refused:
+    with pytest.raises(VerifyError, match=f"{name} is not a reference file .*; to make one: ") as refused:
         from_file(tmp_path / name, model, "int8")
     assert "pickle" not in str(refused.value)
 
@@ -256,7 +256,7 @@ def test_what_failed_is_not_chosen_and_the_user_is_told(
     fail("int8-128")
     assert open_engine(store, "tiny", PlacementOptions("onnx"), on_fallback=told.append).placement.precision == "f32"
     other, last = (
-        f"tiny fails at int8 here and runs at {name} (see: chatapp show tiny)" for name in ("int8-128", "f32")
+        f"tiny fails at int8 here and runs at {name}; to see why: chatapp show tiny" for name in ("int8-128", "f32")
     )
     assert told == [other, other, last]
 

@@ -41,7 +41,7 @@ def test_a_long_match_is_shown_unasked_without_a_model() -> None:
 def test_nothing_is_shown_unasked_before_a_word() -> None:
     within, behind = replace(LONG, suffix="more')\n"), replace(LONG, suffix="'more')\n")
     (asked,) = Completer(None).offers(within, invoked=True)
-    assert (asked.text, asked.withheld) == (" help='", "a word stands right behind")
+    assert (asked.text, asked.withheld) == (" help='", "it is followed by a word")
     assert Completer(None).offers(within) == [] and Completer(None).offers(behind)
 
 

@@ -372,9 +372,9 @@ def test_a_folder_of_very_many_files_costs_one_notice(tmp_path: Path, monkeypatc
     assert 20 < len(found.paths) <= 50
     monkeypatch.setattr(index, "MOST_TEXT", 60)
     small = scanned(found.root)
-    assert "no room" in small.notice and len(small.paths) <= 10
+    assert "beyond the size of the index" in small.notice and len(small.paths) <= 10
     small.scan()
-    assert "no room" in small.notice
+    assert "beyond the size of the index" in small.notice
     stay = sorted(small.root.rglob("*.py"))[-3:]
     for path in set(small.root.rglob("*.py")).difference(stay):
         path.unlink()
@@ -382,7 +382,7 @@ def test_a_folder_of_very_many_files_costs_one_notice(tmp_path: Path, monkeypatc
     for path in stay:
         path.write_text("x = 22\n")
     small.scan()
-    assert "no room" not in small.notice and len(small.paths) == 3
+    assert "beyond the size of the index" not in small.notice and len(small.paths) == 3
 
 
 def test_a_file_that_there_is_no_room_for_leaves_it_to_smaller_ones(
@@ -390,7 +390,7 @@ def test_a_file_that_there_is_no_room_for_leaves_it_to_smaller_ones(
 ) -> None:
     monkeypatch.setattr(index, "MOST_TEXT", 60)
     found = scanned(make_folder(tmp_path, {"a.py": "a = 1\n", "b.py": "b" * 100, "c.py": "c = 1\n"}))
-    assert names(found) == ["a.py", "c.py"] and "no room" in found.notice
+    assert names(found) == ["a.py", "c.py"] and "beyond the size of the index" in found.notice
 
 
 def test_it_takes_about_twice_the_text_in_memory(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_neither_the_home_directory_nor_the_root_is_a_project(tmp_path: Path, mo
     make_folder(tmp_path, {".git/HEAD": "", "notes/a.py": ""})
     assert sources.find_root(tmp_path / "notes/a.py") is None
     for folder in (tmp_path, Path("/"), tmp_path.parent):
-        with pytest.raises(InputError, match="is no project"):
+        with pytest.raises(InputError, match="is too wide to be a project"):
             FolderIndex(folder)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         FolderIndex(tmp_path / "missing")

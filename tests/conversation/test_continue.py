@@ -31,7 +31,7 @@ def test_an_answer_that_max_tokens_ended_goes_on_in_the_same_message(history: Hi
     assert list(history.messages(1)) == dialogue.branch()
     tokens, latencies = history.tokens(cut.id), history.latencies(cut.id)
     assert "".join(token.text for token in tokens) == WHOLE and len(latencies) == len(tokens) - 1
-    with pytest.raises(GenerationError, match="ended by itself"):
+    with pytest.raises(GenerationError, match="is complete"):
         dialogue.resume(engine, cut.id)
 
 
@@ -100,7 +100,7 @@ async def test_one_key_continues_on_the_screen_and_the_mark_says_which() -> None
         assert len(driver.said) == 2
         await driver.press("f5")
         await driver.until(lambda: driver.toasts)
-        assert driver.toasts == ["This answer ended by itself; /again asks for another one"]
+        assert driver.toasts == ["This answer is complete; for another one: /again"]
 
 
 async def test_a_message_that_two_would_show_at_once_is_there_once() -> None:

@@ -73,7 +73,7 @@ def test_another_program_that_holds_the_database_is_outlasted(
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     talk(dialogue, chatty(), "one", "two")
-    assert len(told) == 1 and "another program holds the conversations" in told[0]
+    assert len(told) == 1 and "another program has locked the conversations" in told[0]
     other.execute("COMMIT")
     other.close()
     assert dialogue.save() and dialogue.conversation

@@ -52,7 +52,7 @@ def test_a_character_that_the_chosen_tokens_leave_incomplete_is_told_when_it_is_
 
 
 def test_nothing_follows_a_token_that_ends_the_answer(tiny: Engine) -> None:
-    with pytest.raises(GenerationError, match="ends with this token: nothing can follow it"):
+    with pytest.raises(GenerationError, match="this token ends the answer, so nothing can follow it"):
         tiny.chat([Message("user", "hello")], Options(), [5, 0])
 
 
@@ -62,7 +62,7 @@ def test_an_encoder_decoder_cannot_go_on_from_a_token(tmp_path: Path) -> None:
     session.whole_prompts = True
     engine = Engine(session, Tokenizer(folder), ChatTemplate(folder))
     assert engine.chat([Message("user", "hello")], Options())
-    with pytest.raises(GenerationError, match="an encoder-decoder cannot go on from a token"):
+    with pytest.raises(GenerationError, match="an encoder-decoder and cannot continue from a token"):
         engine.chat([Message("user", "hello")], Options(), [5])
 
 

@@ -35,7 +35,7 @@ def test_json_keeps_the_tokens_of_answers(history: History, tmp_path: Path) -> N
 def test_the_ending_says_the_form_unless_it_is_said(history: History, tmp_path: Path) -> None:
     assert "<html" in files.export(history, 1, given=str(tmp_path / "talk.html")).read_text()
     assert json.loads(files.export(history, 1, "json", str(tmp_path / "talk.txt")).read_text())
-    with pytest.raises(InputError, match=r"talk\.odd ends with none of \.md, \.html and \.json"):
+    with pytest.raises(InputError, match=r"talk\.odd must end in \.md, \.html or \.json"):
         files.export(history, 1, given=str(tmp_path / "talk.odd"))
 
 
@@ -46,7 +46,7 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing(history: History, tmp
         files.write(Path("/"), "text")
     taken = tmp_path / "taken.md"
     taken.write_text("mine")
-    with pytest.raises(InputError, match="is there already, and stays as it is"):
+    with pytest.raises(InputError, match="already exists and was not changed"):
         files.export(history, 1, given=str(taken))
     assert [path.name for path in tmp_path.iterdir()] == ["taken.md"] and taken.read_text() == "mine"
 

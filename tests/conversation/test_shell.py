@@ -48,8 +48,8 @@ def test_nothing_that_a_terminal_would_obey_is_left() -> None:
 def test_what_writes_without_end_or_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     begun = time.monotonic()
     many = shell.run("yes", largest=50_000)
-    assert len(many.text) <= 50_000 and many.told == "ended after 50,000 bytes of output" and many.code is None
-    assert shell.run("sleep 1000", seconds=0.2).told == "ended after 0.2 seconds"
+    assert len(many.text) <= 50_000 and many.told == "stopped after 50,000 bytes of output" and many.code is None
+    assert shell.run("sleep 1000", seconds=0.2).told == "stopped after 0.2 seconds"
     begun_too = tmp_path / "number"
     left = shell.run(f"sleep 1000 & echo $! >{begun_too}; wait", stopped=lambda: read(begun_too).endswith("\n"))
     assert left.told == "cancelled"
@@ -70,7 +70,7 @@ def runs(process: str) -> bool:
 def test_a_command_reads_nothing_and_a_missing_shell_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shell.run("cat").text == ""
     monkeypatch.setenv("SHELL", "/no/such/shell")
-    with pytest.raises(InputError, match="/no/such/shell does not start: no such file"):
+    with pytest.raises(InputError, match="cannot start /no/such/shell: no such file"):
         shell.run("true")
 
 

@@ -215,7 +215,7 @@ def test_a_call_of_no_tool_is_answered_by_that(begin: Begin) -> None:
     assert dialogue.toolset
     dialogue.toolset.offered = ()
     assert decide(dialogue) == ([], True)
-    assert dialogue.branch()[-1].text == "There is no tool weather any more."
+    assert dialogue.branch()[-1].text == "The tool weather no longer exists."
 
 
 def test_rounds_are_limited(begin: Begin) -> None:

@@ -157,12 +157,12 @@ def test_chat_takes_messages_options_and_streams(server: asking.Server) -> None:
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [
-        ({}, "the prompt is empty: give text_input, or messages"),
+        ({}, "the prompt is empty; send text_input or messages"),
         ({"text_input": [""]}, "the prompt is empty"),
         ({"text_input": ["x"], "temperature": [1000.0]}, "temperature must be 0"),
-        ({"text_input": ["x"], "options": ['{"temprature": 1}']}, "there is no option 'temprature'"),
+        ({"text_input": ["x"], "options": ['{"temprature": 1}']}, "unknown option 'temprature'"),
         ({"text_input": ["x"], "options": ["["]}, "options must be a JSON object"),
-        ({"text_input": ["x"], "options": ['{"n": 2}']}, "there is no option 'n'"),
+        ({"text_input": ["x"], "options": ['{"n": 2}']}, "unknown option 'n'"),
         ({"messages": ["{"]}, "messages must be JSON such as"),
         ({"messages": ['[{"role": "robot", "content": "x"}]']}, "messages have a role, one of system, user, assistant"),
         ({"messages": ["[]"], "text_input": ["x" * 9000]}, "not both"),

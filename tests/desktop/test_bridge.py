@@ -103,7 +103,7 @@ async def test_a_file_that_cannot_be_written_is_told_of_and_the_window_stays(tmp
         await client.send('{"type": "file", "name": "a.py", "text": "x"}')
         await until(lambda: one.face.announced)
         lost = json.loads(one.face.announced[0])
-        assert lost == {"type": "lost", "text": f"a.py cannot be kept in {tmp_path / 'dropped'}: File exists"}
+        assert lost == {"type": "lost", "text": f"a.py cannot be saved in {tmp_path / 'dropped'}: File exists"}
         await client.send('{"type": "blur"}')
         assert (await told(client, "end"))["text"]
 
@@ -118,14 +118,14 @@ async def test_the_page_says_how_the_app_ended(tmp_path: Path) -> None:
     async with window(tmp_path) as one, one.enter() as client:
         assert one.bridge.process
         one.bridge.process.kill()
-        assert (await told(client, "end"))["text"].startswith("chatapp has ended (SIGKILL)")
+        assert (await told(client, "end"))["text"].startswith("chatapp exited (SIGKILL)")
         assert await one.served == 1
 
 
 async def test_closing_the_window_asks_the_app(tmp_path: Path) -> None:
     async with window(tmp_path) as one, one.enter() as client:
         await asyncio.to_thread(one.bridge.close)
-        assert "has been left" in (await told(client, "end"))["text"]
+        assert "has quit" in (await told(client, "end"))["text"]
         assert await one.served == 0
 
 
@@ -164,7 +164,7 @@ async def test_a_second_start_raises_the_window(tmp_path: Path) -> None:
 def test_a_window_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chatapp.desktop.state.PATIENCE", 0.0)
     first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
-    with pytest.raises(UserError, match="does not answer"):
+    with pytest.raises(UserError, match="does not respond"):
         second.raise_window()
     second.close()
     first.close()

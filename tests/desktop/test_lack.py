@@ -73,11 +73,11 @@ async def test_the_page_opens_where_no_window_can(tmp_path: Path) -> None:
         page = Path(seen.read_text().strip().removeprefix("file://"))
         assert "http://127.0.0.1:" in page.read_text()
         with start(tmp_path / "home", "builtin", BROWSER=str(browser)) as second:
-            assert "was open already" in (await asyncio.to_thread(second.communicate, timeout=PATIENCE))[1]
+            assert "is already open" in (await asyncio.to_thread(second.communicate, timeout=PATIENCE))[1]
         process.send_signal(signal.SIGINT)
         _, complaints = await asyncio.to_thread(process.communicate, timeout=PATIENCE)
     assert complaints.splitlines()[0].startswith("No window: ")
-    assert complaints.splitlines()[0].endswith(" The page opens in your browser instead.")
+    assert complaints.splitlines()[0].endswith(" Opening a page in your browser instead.")
     assert process.returncode == 130
 
 
@@ -85,5 +85,5 @@ def test_where_there_is_no_browser_either_the_terminal_is_named(tmp_path: Path) 
     with start(tmp_path / "home", PATH=str(tmp_path)) as process:
         out, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1 and not out
-    assert complaints.startswith("Error: neither a window nor a page can be opened: ")
+    assert complaints.startswith("Error: cannot open a window (")
     assert complaints.count("\n") == 1 and "chatapp" in complaints

@@ -210,17 +210,17 @@ def test_the_name_says_the_form(tmp_path: Path, name: str, begins: str) -> None:
 def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("precious")
-    with pytest.raises(InputError, match="mine.csv is there already; choose another name"):
+    with pytest.raises(InputError, match="mine.csv already exists; choose another name"):
         save(Answer.of(None, answered()), path)
     assert path.read_text() == "precious"
 
 
 def test_refusals_say_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"end it with \.csv or \.json"):
+    with pytest.raises(InputError, match=r"must end in \.csv or \.json"):
         save(Answer(), tmp_path / "table.txt")
-    with pytest.raises(InputError, match="cannot be written: No such file or directory"):
+    with pytest.raises(InputError, match="cannot write .*: No such file or directory"):
         save(Answer(), tmp_path / "nowhere" / "table.csv")
-    with pytest.raises(InputError, match="cannot be written: "):
+    with pytest.raises(InputError, match="cannot write "):
         save(Answer(), tmp_path / f"{'x' * 300}.csv")
 
 
@@ -231,7 +231,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
     try:
-        with pytest.raises(InputError, match=r"table.csv cannot be written: File too large"):
+        with pytest.raises(InputError, match=r"cannot write .*table.csv: File too large"):
             save(Answer.of(None, answered()), tmp_path / "table.csv")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

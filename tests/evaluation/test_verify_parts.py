@@ -131,7 +131,7 @@ def test_of_a_large_model_a_part_is_compared(store: Store, golden: Make, case: s
     assert verdict.passed, verdict.failures
     assert [step for step, _ in told] == ["comparing a part"] * (1 if precision == "f32" else 2)
     assert {comparison.against.partition(",")[0] for comparison in verdict.comparisons} == {"f32", precision}
-    assert "only a part of the model was compared; for all of it: chatapp verify" in verdict.notes[0]
+    assert "only part of the model was compared; to compare all of it: chatapp verify" in verdict.notes[0]
     assert store.get(model.name).variants[0].verdicts["cpu"]["notes"] == list(verdict.notes)
 
 

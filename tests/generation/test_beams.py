@@ -226,14 +226,14 @@ def test_filters_hold_for_drawn_beams_and_a_seed_draws_them_again(tokenizer: Tok
     ("given", "reason"),
     [
         (dict(num_beams=2, n=3), "a search with 2 beams finds 2 texts, not 3"),
-        (dict(length_penalty=2), "length_penalty is for a beam search"),
-        (dict(early_stopping=True), "early_stopping is for a beam search"),
-        (dict(beam_sampling=True), "beam_sampling is for a beam search"),
+        (dict(length_penalty=2), "length_penalty needs a beam search"),
+        (dict(early_stopping=True), "early_stopping needs a beam search"),
+        (dict(beam_sampling=True), "beam_sampling needs a beam search"),
         (dict(num_beams=4, num_beam_groups=3, diversity_penalty=1), "do not make 3 equal groups"),
         (dict(num_beams=4, num_beam_groups=2), "belong together"),
         (dict(num_beams=4, diversity_penalty=1), "belong together"),
-        (dict(num_beams=4, num_beam_groups=2, diversity_penalty=1, beam_sampling=True), "choose one of them"),
-        (dict(num_beams=4, mirostat_tau=5), "mirostat_tau follows one text"),
+        (dict(num_beams=4, num_beam_groups=2, diversity_penalty=1, beam_sampling=True), "leave one out"),
+        (dict(num_beams=4, mirostat_tau=5), "mirostat_tau does not work with a beam search"),
         (dict(num_beams=4, beam_sampling=True, temperature=0), "a temperature of 0"),
     ],
     ids=str,
@@ -252,7 +252,7 @@ def test_beams_that_do_not_fit_into_memory_are_refused_before_any_work(tokenizer
     engine, session = make_engine(tokenizer)
     session.token_bytes = 1 << 40
     with pytest.raises(
-        GenerationError, match=r"4 beams of 1. tokens take up to .* of memory, and .* are free; lower num_beams"
+        GenerationError, match=r"4 beams of 1. tokens need up to .* of memory, and .* are free; lower num_beams"
     ):
         engine.complete("hello", replace(SEARCH, max_tokens=10))
     assert session.calls == []

@@ -291,7 +291,7 @@ def test_a_single_named_template_is_used_and_of_several_without_a_default_none(t
 @pytest.mark.parametrize("content", [7, [{"name": "default"}], {"default": None}])
 def test_a_chat_template_that_is_none_is_refused_by_its_file(tmp_path: Path, content: object) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": content}))
-    with pytest.raises(UnsupportedCheckpoint, match=r"tokenizer_config\.json has a chat_template that is none"):
+    with pytest.raises(UnsupportedCheckpoint, match=r"tokenizer_config\.json has an invalid chat_template"):
         chat_template(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")

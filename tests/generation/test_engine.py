@@ -96,7 +96,7 @@ def test_a_text_is_scored_by_the_logits_before_each_of_its_tokens(
     assert told[-1].finish_reason == "length" and usage_of(told).completion_tokens == 0
     assert usage_of(list(engine.complete(text, GREEDY))).cached_tokens == len(given) + len(tokens) - 1
     session.whole_prompts = True
-    with pytest.raises(GenerationError, match="an encoder reads the prompts of this model"):
+    with pytest.raises(GenerationError, match="has no probabilities for a prompt's tokens"):
         engine.score(text, GREEDY)
 
 

@@ -281,11 +281,11 @@ def test_what_is_off_costs_nothing() -> None:
         ("dry_base", 0.5, "from 1"),
         ("no_repeat_ngram_size", 1.5, "a whole number"),
         ("mirostat_eta", 0, "above 0"),
-        ("dry_breakers", "x", "a list of texts"),
-        ("bad_words", ("",), "none of them empty"),
+        ("dry_breakers", "x", "a list of non-empty texts"),
+        ("bad_words", ("",), "non-empty"),
         ("dry_whole_words", 2, "true or false"),
         ("sampler_order", ("top_q",), "of temperature, top_k"),
-        ("sampler_order", ("top_k", "top_k"), "without doubles"),
+        ("sampler_order", ("top_k", "top_k"), "without duplicates"),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(option: str, value: Any, allowed: str) -> None:

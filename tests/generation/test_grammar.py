@@ -289,7 +289,7 @@ def test_an_answer_that_was_begun_is_gone_on_with(tokenizer: Tokenizer, folder: 
     for delta in engine.chat([Message("user", "hello")], options("json_schema"), begun):
         told.add(delta)
     assert told.valid and is_answer("json_schema", '{"name": "x", "age":' + told.text)
-    with pytest.raises(OptionError, match="json_schema does not allow what the answer begins with"):
+    with pytest.raises(OptionError, match="json_schema does not allow the answer's beginning"):
         engine.chat([Message("user", "hello")], options("json_schema"), tokenizer.encode("hello"))
 
 
@@ -333,7 +333,7 @@ def test_what_allows_nothing_is_refused_before_any_work(tokenizer: Tokenizer, na
 
 
 WRONG = {
-    "json_schema is no JSON: line 2, column 3": {"json_schema": '{"a":\n  ]'},
+    "json_schema is not JSON: line 2, column 3": {"json_schema": '{"a":\n  ]'},
     "json_schema at #/properties/a/items: Invalid type: strin": {
         "json_schema": '{"properties": {"a": {"items": {"type": "strin"}}}}'
     },
@@ -346,7 +346,7 @@ WRONG = {
     },
     "json_schema at #: Unsatisfiable schema": {"json_schema": "false"},
     "json_schema must be an object, true or false, not 3": {"json_schema": "3"},
-    "json_schema has too many parts in each other": {"json_schema": '{"items":' * 1000 + "{}" + "}" * 1000},
+    "json_schema is nested too deeply": {"json_schema": '{"items":' * 1000 + "{}" + "}" * 1000},
     "regex is wrong at character 3: unclosed group": {"regex": "ab(c"},
     r'grammar is wrong at line 1, column 8: unknown name: "a"': {"grammar": "start: a"},
     "grammar is wrong at line 2, column 4: Expected token": {"grammar": 'start: "a" | \n  x'},
@@ -366,7 +366,7 @@ def test_a_schema_that_is_true_allows_any_json(tokenizer: Tokenizer) -> None:
 
 
 def test_only_one_of_them_can_be_asked_for() -> None:
-    with pytest.raises(OptionError, match="json_object and regex each say what the whole answer must be"):
+    with pytest.raises(OptionError, match="json_object and regex each constrain the whole answer"):
         check_together(Options(regex="a", json_object=True))
     for wrong in ({"regex": ""}, {"json_object": 3}, {"choice": "yes"}, {"choice": ("",)}, {"grammar": 1}):
         with pytest.raises(OptionError):
@@ -376,5 +376,5 @@ def test_only_one_of_them_can_be_asked_for() -> None:
 def test_a_gap_is_not_a_whole_answer(tmp_path: Path) -> None:
     tokenizer = Tokenizer(write_tokenizer(tmp_path, fim_order="spm"))
     engine, _ = make_engine(tokenizer)
-    with pytest.raises(OptionError, match="choice is about a whole answer, and a gap's ends are given"):
+    with pytest.raises(OptionError, match="choice constrains a whole answer"):
         engine.infill("a", "b", options("choice"))

@@ -284,7 +284,9 @@ def test_what_hostile_templates_begin_with_does_not_end_them(tmp_path: Path, ren
 def test_a_damaged_or_endless_template_ends_with_one_line(source: str, tmp_path: Path, renderer: Renderer) -> None:
     template = ChatTemplate(written(tmp_path, source), renderer)
     before = peak_memory()
-    with pytest.raises(GenerationError, match="the chat template of hostile (takes more|refuses|cannot)") as caught:
+    with pytest.raises(
+        GenerationError, match="the chat template of hostile (takes more|renders to more|refuses|cannot)"
+    ) as caught:
         template.render(TALK)
     assert len(str(caught.value)) < 700
     assert peak_memory() - before < 200 << 20
@@ -300,7 +302,7 @@ def test_a_template_does_not_find_out_of_its_sandbox(expression: str, tmp_path: 
 
 
 def test_a_template_of_more_than_a_megabyte_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedCheckpoint, match=r"chat_template\.jinja .* more than 1 MB"):
+    with pytest.raises(UnsupportedCheckpoint, match=r"chat_template\.jinja .* larger than 1 MB"):
         ChatTemplate(written(tmp_path, "{{ a }}" * 200_000))
 
 
@@ -328,7 +330,7 @@ def test_only_a_process_that_holds_much_memory_is_not_used_again(
 def test_a_text_that_is_far_longer_than_its_conversation_is_refused(tmp_path: Path, renderer: Renderer) -> None:
     """A hundred bytes of memory for each of its characters would be needed to make tokens of it."""
     template = ChatTemplate(written(tmp_path, "{% for i in range(3000) %}{{ 'word ' * 400 }}{% endfor %}"), renderer)
-    with pytest.raises(GenerationError, match="takes more than 1,00.,... characters"):
+    with pytest.raises(GenerationError, match="renders to more than 1,00.,... characters"):
         template.render(TALK)
 
 

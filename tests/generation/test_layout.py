@@ -188,5 +188,5 @@ def test_what_is_for_free_text_is_refused_where_it_has_no_meaning(tmp_path: Path
     with pytest.raises(OptionError, match="no token for the start of a file"):
         engine.complete("x", Options(file_start=1))
     for options in (Options(file_start=1), Options(indentation=1), Options(stop_at_dedent=1)):
-        with pytest.raises(OptionError, match="is for models that go on with a text"):
+        with pytest.raises(OptionError, match="is for models that continue text"):
             engine.chat([], options)

@@ -92,7 +92,7 @@ def test_a_template_is_told_whether_to_think(tmp_path: Path) -> None:
     assert [seed.render(asked, think=think)[0] for think in (None, True, False)] == ["any|", "|-1", "|0"]
     always = template(tmp_path / "always", ALWAYS)
     assert (always.switch, always.find_opening(), qwen.find_opening()) == (None, "<think>\n", "")
-    with pytest.raises(GenerationError, match="always cannot switch its thinking"):
+    with pytest.raises(GenerationError, match="always cannot turn thinking on or off"):
         always.render(asked, think=False)
 
 
@@ -193,18 +193,18 @@ def test_thinking_is_switched_where_the_template_can_and_refused_where_not(begin
         assert desk.do(line) == tell_thinking(on)
         desk.do("hello")
         assert engine.options[-1].think is on
-    with pytest.raises(InputError, match="knows no thinking, think"):
+    with pytest.raises(InputError, match="supports no thinking, think"):
         desk.do("/set think low")
     engine.thinking_choices = EFFORTS
     assert desk.do("/set think high") == "The model thinks with high effort."
     desk.do("hello")
     assert engine.options[-1].think == "high"
-    with pytest.raises(InputError, match="knows low effort, medium effort, high effort"):
+    with pytest.raises(InputError, match="supports low effort, medium effort, high effort"):
         desk.do("/set nothink")
     engine.thinking_choices = ()
     with pytest.raises(InputError, match=re.escape(NO_SWITCH.format("scripted"))):
         desk.do("/set nothink")
-    with pytest.raises(InputError, match="there is no effort 'hard'; /set think takes none, or low, medium, high"):
+    with pytest.raises(InputError, match="unknown effort 'hard'; use /set think alone, or with low, medium, high"):
         desk.do("/set think hard")
 
 
@@ -214,7 +214,7 @@ def test_run_refuses_to_switch_what_has_no_switch(
 ) -> None:
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
     assert main.main(["run", "builtin", "x = ", option]) == 1
-    assert "builtin cannot switch its thinking: no switch is known of its chat template" in capsys.readouterr().err
+    assert "builtin cannot turn thinking on or off: its chat template has no switch for it" in capsys.readouterr().err
 
 
 def test_a_saved_setup_keeps_the_switch() -> None:

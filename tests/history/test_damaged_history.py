@@ -126,7 +126,7 @@ def test_a_damaged_schema_is_one_line_and_the_file_is_left_alone(
         printed = capsys.readouterr()
         if code == 1 and printed.err:
             assert printed.err.startswith("Error: ") and printed.err.count("\n") == 1
-            assert "history.db" in printed.err and "nothing was changed; move it elsewhere" in printed.err
+            assert "history.db" in printed.err and "it was not changed; move it away" in printed.err
     assert any(main(["sessions", *command]) for command in COMMANDS)
     assert (settings.home() / "history.db").read_bytes() == before
 

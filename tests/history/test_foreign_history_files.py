@@ -67,8 +67,8 @@ def test_what_is_no_text_of_chatgpt_is_left_out_by_name(history: History) -> Non
         ({"a": {"parent": [], "message": None}}, "parent is missing"),
         ({"a": []}, "parent is missing"),
         ({"a": {"parent": None, "message": {"author": None}}}, "'author': None"),
-        ({"a": {"parent": None, "message": 1}}, "is no JSON object"),
-        ({"a": node(None, "user", {"content_type": "text", "parts": [1]})}, "the part 1, which is no text"),
+        ({"a": {"parent": None, "message": 1}}, "is not a JSON object"),
+        ({"a": node(None, "user", {"content_type": "text", "parts": [1]})}, "the part 1, which is not text"),
     ],
 )
 def test_a_conversation_of_chatgpt_that_is_not_understood_is_named_and_the_others_come(
@@ -174,7 +174,7 @@ def test_an_older_export_of_claude_has_its_messages_in_their_order_and_what_was_
         ([spoken("a", NOBODY, "human", "x")] * 2, "has two messages 'a'"),
         ([spoken("a", NOBODY, "human", {"type": "text"})], "has no 'text'"),
         ([spoken("a", NOBODY, "human", files=["x"])], "'files': .*, which cannot be"),
-        ([1], "message 1 of .* is no JSON object"),
+        ([1], "message 1 of .* is not a JSON object"),
     ],
 )
 def test_a_conversation_of_claude_that_is_not_understood_is_named(
@@ -243,7 +243,7 @@ def test_messages_of_ollama_have_the_session_too(history: History) -> None:
         ([{"role": "user"}, []], "no conversations that are known"),
         ({"messages": [], "mood": 1}, "unknown field 'mood'"),
         ({"messages": []}, "has no messages"),
-        ({"messages": [1]}, "message 1 of a file is no JSON object"),
+        ({"messages": [1]}, "message 1 of a file is not a JSON object"),
     ],
 )
 def test_what_is_not_understood_of_ollama_is_refused_by_name(history: History, content: object, says: str) -> None:

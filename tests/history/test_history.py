@@ -126,7 +126,7 @@ def test_a_parent_in_another_conversation_is_refused(history: History) -> None:
     [one], [two] = ask(history, "one"), ask(history, "two")
     with pytest.raises(HistoryError, match=f"message {one.id} is not in conversation {two.conversation}"):
         history.add(two.conversation, "user", "x", parent=one.id)
-    with pytest.raises(HistoryError, match="no message 99"):
+    with pytest.raises(HistoryError, match="message 99 no longer exists"):
         history.add(two.conversation, "user", "x", parent=99)
     with pytest.raises(HistoryError, match="no conversation 99"):
         history.add(99, "user", "x", parent=None)

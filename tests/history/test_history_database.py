@@ -83,16 +83,16 @@ def test_another_programs_database_is_refused_and_left_alone(path: Path) -> None
 @pytest.mark.parametrize("content", [b"x" * 5000, b"SQLite format 3\0" + b"\xff" * 5000])
 def test_what_is_no_database_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(HistoryError, match="damaged or no database"):
+    with pytest.raises(HistoryError, match="damaged or not a database"):
         History(path)
     assert path.read_bytes() == content
 
 
 def test_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(HistoryError, match="cannot keep conversations in .*check the folder"):
+    with pytest.raises(HistoryError, match="cannot save conversations in .*check the folder"):
         History(tmp_path / "file" / "history.db")
-    with pytest.raises(HistoryError, match="cannot keep conversations in"):
+    with pytest.raises(HistoryError, match="cannot save conversations in"):
         History(tmp_path)
 
 
@@ -100,7 +100,7 @@ def test_on_a_full_disk_what_was_saved_stays_and_it_goes_on_when_there_is_room(h
     [asked] = ask(history, "hello")
     pages = history.connection.execute("PRAGMA page_count").fetchone()[0]
     history.connection.execute(f"PRAGMA max_page_count = {pages}")
-    with pytest.raises(HistoryError, match="the disk is full.*untouched; make room"):
+    with pytest.raises(HistoryError, match="the disk is full.*are safe; free some space"):
         history.add(asked.conversation, "user", "z" * 100_000, parent=None)
     assert texts(history, asked.conversation) == ["hello"]
     history.connection.execute("PRAGMA max_page_count = 1000000")
@@ -139,7 +139,7 @@ def test_a_read_only_database_can_be_read(folder_too: bool) -> None:
             folder.chmod(0o755)
     lines = done.stdout.splitlines()
     assert lines[:1] == ["['hello', 'good day'] 1"], done.stderr
-    assert "can be read, but not written; check the permissions" in lines[1]
+    assert "are read-only; check the permissions" in lines[1]
 
 
 # Several at once

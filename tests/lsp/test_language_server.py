@@ -172,7 +172,7 @@ def test_the_progress_of_loading_is_told() -> None:
 
     with editing(Slow(ScriptedEngine())) as editor:
         editor.begin()
-        assert editor.until("$/progress")["value"]["title"] == "chatapp opens builtin"
+        assert editor.until("$/progress")["value"]["title"] == "Opening builtin"
         begun.set()
         editor.until_loaded()
         values = [message["params"]["value"] for message in editor.told if message["method"] == "$/progress"]
@@ -244,7 +244,7 @@ def test_of_a_model_that_was_not_taught_to_fill_gaps_the_log_says_so() -> None:
     with editing(Home(ScriptedEngine(text="", can_infill=False))) as editor:
         editor.begin()
         editor.until_loaded()
-        assert any("not taught to fill gaps" in str(message) for message in editor.told)
+        assert any("not trained to fill gaps" in str(message) for message in editor.told)
 
 
 def test_untitled_documents_and_unknown_ones_are_answered(editor: LspEditor) -> None:

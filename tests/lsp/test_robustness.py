@@ -75,7 +75,7 @@ def test_figures_that_cannot_be_kept_are_told_once_and_offers_go_on(home: Path) 
         editor.open(HALF)
         assert texts(editor.ghost(1, CUT)) == [REST]
         editor.type(REST, 1, CUT)
-        assert "cannot keep" in editor.until("window/showMessage")["message"]
+        assert "cannot save" in editor.until("window/showMessage")["message"]
         editor.ghost(1, CUT)
         assert sum(told["method"] == "window/showMessage" for told in editor.told) == 1
 

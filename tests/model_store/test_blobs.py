@@ -132,7 +132,7 @@ def test_a_copy_cannot_be_called_anything(store: Store, pulled_as: Pulled, new: 
 
 def test_a_name_that_is_taken_is_refused(store: Store, pulled_as: Pulled) -> None:
     pulled_as("one"), pulled_as("two")
-    with pytest.raises(StoreError, match="there is a model called 'two' already"):
+    with pytest.raises(StoreError, match="a model 'two' already exists"):
         copies.copy(store, "one", "two")
 
 
@@ -273,8 +273,8 @@ def test_the_commands_tell_what_they_did(
     assert chatapp("gc").stdout == "0 B freed\n"
     assert chatapp("cache").stdout.startswith("0 B; above 8 GB")
     assert json.loads(chatapp("cache", "clear", "one", "--json").stdout) == []
-    assert "there is no model called 'onne'" in chatapp("cache", "clear", "onne").stderr
-    assert "to delete those of one: chatapp cache clear" in chatapp("cache", "list", "one").stderr
+    assert "no model 'onne'" in chatapp("cache", "clear", "onne").stderr
+    assert "to clear a model's caches: chatapp cache clear one" in chatapp("cache", "list", "one").stderr
 
 
 def test_a_disk_that_is_not_there_is_said_and_left_out(
@@ -286,7 +286,7 @@ def test_a_disk_that_is_not_there_is_said_and_left_out(
     with monkeypatch.context() as patch:
         patch.setenv("CHATAPP_STORES", os.pathsep.join([str(gone), str(store.root)]))
         done = chatapp("list", "--json")
-    assert done.stderr == f"Note: the store folder {gone} is not there; its models are left out\n"
+    assert done.stderr == f"Note: the store folder {gone} does not exist; its models are left out\n"
     assert [one["name"] for one in json.loads(done.stdout)] == ["builtin", "one"]
     (home / "settings.toml").write_text(f"stores = [{json.dumps(str(store.root))}]")
     assert "one" in chatapp("list").stdout and not gone.exists()

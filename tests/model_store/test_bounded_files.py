@@ -146,7 +146,7 @@ def test_settings_without_an_end_are_one_line(home: Path, make: Callable[[Path],
     assert done.returncode == 1
     assert done.stderr.startswith("Error: cannot read the settings in ") and done.stderr.count("\n") == 1
     assert "[Errno" not in done.stderr
-    with pytest.raises(settings.SettingsError, match="cannot write the theme"):
+    with pytest.raises(settings.SettingsError, match="cannot save the theme"):
         Workspace().choose_theme("dusk")
 
 
@@ -175,7 +175,7 @@ def test_what_a_model_needs_is_not_copied_from_outside_of_its_folder(
     (folder / "generation_config.json").symlink_to(outside)
     done = chatapp("import", str(folder), "--copy", "--name", "copied")
     assert done.returncode == 1
-    assert f"generation_config.json is a link to {outside}, outside of the model" in done.stderr
+    assert f"generation_config.json is a link to {outside}, outside the model" in done.stderr
     assert chatapp("import", str(folder), "--name", "linked").returncode == 0
 
 
@@ -205,7 +205,7 @@ def test_a_file_is_read_up_to_what_its_kind_can_need(tmp_path: Path) -> None:
     path.write_bytes(b"x" * small_files.KINDS[".jinja"])
     assert len(small_files.read_text(path)) == small_files.KINDS[".jinja"]
     path.write_bytes(b"x" * (small_files.KINDS[".jinja"] + 1))
-    with pytest.raises(OSError, match="it has more than 4 MB"):
+    with pytest.raises(OSError, match="it is larger than 4 MB"):
         small_files.read_text(path)
 
 

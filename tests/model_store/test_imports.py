@@ -60,7 +60,7 @@ class TestPlanning:
     ) -> None:
         plans = [imports.plan(store, str(checkpoint(name)), name="mine", copy=copy) for name in ("one", "two")]
         imports.carry_out(store, plans[0])
-        with pytest.raises(StoreError, match="there is a model called 'mine' already; choose another --name"):
+        with pytest.raises(StoreError, match="a model 'mine' already exists; choose another --name"):
             imports.carry_out(store, plans[1])
         folder = store.get("mine").folder
         assert folder == (store.location("mine").imported if copy else plans[0].source)
@@ -80,7 +80,7 @@ class TestPlanning:
     ) -> None:
         imports.carry_out(store, imports.plan(store, str(checkpoint("one")), name="mine", copy=True))
         store.location("mine").manifest.unlink()
-        with pytest.raises(StoreError, match="there is a model called 'mine' already"):
+        with pytest.raises(StoreError, match="a model 'mine' already exists"):
             imports.plan(store, str(checkpoint("two")), name="mine", copy=True)
         assert store.get("mine").family == "llama"
 
@@ -98,7 +98,7 @@ class TestPlanning:
             folder.mkdir()
         (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0a1b\nsize 5000000000\n")
         for given in {folder, folder / name if name == "model.gguf" else folder}:
-            with pytest.raises(UnsupportedCheckpoint, match=rf"{name} only says .* git lfs pull"):
+            with pytest.raises(UnsupportedCheckpoint, match=rf"{name} is a Git LFS pointer.* git lfs pull"):
                 imports.plan(store, str(given))
 
     def test_what_is_too_large_to_copy_is_refused_before(self, store: Store) -> None:
@@ -112,13 +112,13 @@ class TestPlanning:
         "name", ["../out", "a/b", "..", "/tmp/x", "a\\b", ".hidden", "a\nb", "~x", "checkpoints", "Blobs"]
     )
     def test_a_name_that_leaves_the_store_is_refused(self, name: str, store: Store) -> None:
-        says = "a folder of the store" if name.lower() in RESERVED else "a name has letters, digits"
+        says = "it is the name of a folder of the store" if name.lower() in RESERVED else "a name has letters, digits"
         with pytest.raises(StoreError, match=f"cannot be the name of a model: {says}"):
             imports.plan(store, str(GGUF), name=name)
 
     def test_a_name_that_is_taken_is_refused(self, store: Store, checkpoint: MakeCheckpoint) -> None:
         imports.carry_out(store, imports.plan(store, str(checkpoint()), name="mine"))
-        for name, says in {"mine": "there is a model called 'mine' already", "builtin": "comes with chatapp"}.items():
+        for name, says in {"mine": "a model 'mine' already exists", "builtin": "comes with chatapp"}.items():
             with pytest.raises(StoreError, match=says):
                 imports.plan(store, str(GGUF), name=name)
         assert imports.plan(store, str(checkpoint("another")), name="another").model.name == "another"
@@ -134,9 +134,9 @@ class TestPlanning:
 
     def test_other_files_are_refused_by_what_they_are(self, store: Store, tmp_path: Path) -> None:
         (tmp_path / "model.safetensors").write_bytes(b"12345678")
-        with pytest.raises(UnsupportedCheckpoint, match="is no GGUF file.*give the folder"):
+        with pytest.raises(UnsupportedCheckpoint, match="is neither a GGUF file.*give the folder"):
             store.get(str(tmp_path / "model.safetensors"))
-        with pytest.raises(UnsupportedCheckpoint, match="no file and no folder 'nowhere'"):
+        with pytest.raises(UnsupportedCheckpoint, match="no file or folder 'nowhere'"):
             imports.plan(store, "nowhere")
 
     @pytest.mark.skipif(os.name == "nt", reason="pipes and devices of Unix")
@@ -245,7 +245,7 @@ class TestHubCache:
     @pytest.mark.parametrize("commit", ["../../../etc", "main", "", "/" + "a" * 39, COMMIT + "\0"])
     def test_a_reference_that_climbs_out_is_refused(self, commit: str, store: Store, snapshot: Path) -> None:
         (snapshot.parent.parent / "refs" / "main").write_text(commit)
-        with pytest.raises(UnsupportedCheckpoint, match="names no commit"):
+        with pytest.raises(UnsupportedCheckpoint, match="contains no commit"):
             store.get("someone/tiny-model")
 
     def test_a_link_out_of_the_cache_is_refused(self, store: Store, snapshot: Path, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ class TestOtherApps:
 
     @pytest.mark.parametrize("name", ["../x", "a/../../b", "/etc/passwd", "a:../b", "", "a/b/c/d/e", "qwen:0.5b/.."])
     def test_a_name_that_climbs_out_of_ollamas_folder_is_refused(self, name: str, manifest: Path, store: Store) -> None:
-        with pytest.raises(ModelNotFound, match="is no name of Ollama's"):
+        with pytest.raises(ModelNotFound, match="is not an Ollama model name"):
             store.get(f"ollama:{name}")
 
     @pytest.mark.parametrize("digest", ["sha256:../../../etc/passwd", "sha256:" + "ab" * 31, "../x", None, ["a"]])
@@ -339,7 +339,7 @@ class TestCommand:
 
     def test_a_dry_run_tells_and_does_nothing(self, chatapp: Run, home: Path) -> None:
         done = chatapp("import", str(GGUF), "--copy", "--name", "mine", "--dry-run")
-        assert done.returncode == 0 and "nothing was done" in done.stdout and "GGUF file" in done.stdout
+        assert done.returncode == 0 and "nothing was imported" in done.stdout and "GGUF file" in done.stdout
         assert not (home / "models").exists()
         facts = json.loads(chatapp("import", str(GGUF), "--json").stdout)
         assert facts["imported"] and facts["copied"] == 0 and facts["model"]["name"] == "qwen2-q8_0"

@@ -134,8 +134,8 @@ def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     ("variables", "message"),
     [
         ({"ALL_PROXY": "socks5://127.0.0.1:1"}, "proxies of the kind socks5:// are not supported; set HTTPS_PROXY"),
-        ({"HTTP_PROXY": "http://127.0.0.1:99999"}, "the proxy that the environment sets has no usable address"),
-        ({"HTTP_PROXY": "http://[bad"}, "the proxy that the environment sets has no usable address"),
+        ({"HTTP_PROXY": "http://127.0.0.1:99999"}, "the proxy URL in the environment is not usable"),
+        ({"HTTP_PROXY": "http://[bad"}, "the proxy URL in the environment is not usable"),
     ],
     ids=range(3),
 )
@@ -153,7 +153,7 @@ def test_certificates_that_cannot_be_used_are_named(
 ) -> None:
     anew.setenv("SSL_CERT_FILE", "/nope")
     with pytest.raises(
-        StoreError, match="the certificates of SSL_CERT_FILE=/nope.* cannot be read .*; name others, or"
+        StoreError, match="the certificates of SSL_CERT_FILE=/nope.* cannot be read .*; set it to others, or"
     ):
         pull.plan(store.roots, ORG, site=Site(loopback.url.replace("http:", "https:")), patience=QUICK)
 
@@ -168,7 +168,7 @@ def test_a_proxy_that_cannot_be_used_does_not_matter_where_none_is_needed(
 
 @pytest.mark.parametrize("endpoint", ["http://[bad", "http://h:99999", "http://h:abc", "nonsense", "ftp://h", ""])
 def test_an_endpoint_that_is_no_address_is_named(endpoint: str) -> None:
-    with pytest.raises(StoreError, match="HF_ENDPOINT is .*, which is no web address"):
+    with pytest.raises(StoreError, match="HF_ENDPOINT is .*, which is not a URL"):
         hub.with_token(endpoint, None)
 
 
@@ -178,7 +178,7 @@ def test_an_endpoint_with_which_huggingface_hub_cannot_be_imported_is_named(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://[bad")
     assert chatapp("search", "tiny").stderr == (
-        "Error: HF_ENDPOINT is 'http://[bad', which is no web address (Invalid IPv6 URL)\n"
+        "Error: HF_ENDPOINT is 'http://[bad', which is not a URL (Invalid IPv6 URL)\n"
     )
 
 
@@ -228,10 +228,13 @@ def test_a_search_without_a_network_shows_the_catalogue(chatapp: Run, anew: pyte
     done = chatapp("search", "tinyllama")
     assert done.returncode == 0 and "tinyllama-chat" in done.stdout
     ending = "2 times in a row; check the network, and try again later"
-    assert done.stderr == f"{lost}; trying again in 0.5 s\nthis is the catalogue alone: {lost}, {ending}\n"
+    assert (
+        done.stderr
+        == f"{lost}; retrying in 0.5 s\ncannot search the Hub, showing the catalogue only: {lost}, {ending}\n"
+    )
     done = chatapp("search", "nowhere", "--json")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"{lost}; trying again in 0.5 s\nError: {lost}, {ending}\n"
+    assert done.stderr == f"{lost}; retrying in 0.5 s\nError: {lost}, {ending}\n"
 
 
 @pytest.mark.parametrize("reached", [False, True])

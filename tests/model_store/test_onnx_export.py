@@ -135,8 +135,8 @@ def test_all_tokens_that_end_a_reply_are_named(golden: Make) -> None:
 @pytest.mark.parametrize(
     ("case", "precision", "said"),
     [
-        ("phi3-longrope", "f32", "turns positions of long texts otherwise"),
-        ("llama", "mxfp4", "llama is mxfp4, which this target lacks; give --precision, one of f32, int8, int4"),
+        ("phi3-longrope", "f32", "treats positions of long texts differently"),
+        ("llama", "mxfp4", "llama is mxfp4, which this target does not support; choose from f32, int8, int4"),
         ("t5", "f32", "an encoder-decoder .t5."),
         ("gemma4_text", "f32", "gemma4_text has layers with other heads than the first, or without keys of their own"),
     ],

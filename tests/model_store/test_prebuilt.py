@@ -95,12 +95,12 @@ def test_an_export_is_linked_or_copied_and_runs_on_its_backend_only(kind: str, e
     assert backends.get(kind).load(variant.folder, device="cpu").placement.precision == "exported"
     with pytest.raises(StoreError, match=f"is an export for {kind} and runs as it is"):
         store.lowered(model, kind, "int8")
-    with pytest.raises(UnsupportedCheckpoint, match="is an export: there is nothing"):
+    with pytest.raises(UnsupportedCheckpoint, match="is an export and has no reference"):
         open_checkpoint(model.folder)
     copied = imports.carry_out(store, imports.plan(store, str(export), name="mine", copy=True))
     shutil.rmtree(export)
     assert store.lowered(store.get("mine"), kind).folder != variant.folder and copied.export == kind
-    with pytest.raises(StoreError, match=r"put it back, or forget the model"):
+    with pytest.raises(StoreError, match=r"put it back, or remove the model"):
         store.get(f"tiny-{kind}")
 
 
@@ -120,7 +120,7 @@ def test_the_command_runs_an_export(export: Path, kind: str, chatapp: Run) -> No
     assert done.returncode == 0 and not done.stderr, done.stderr
     shown = chatapp("show", f"tiny-{kind}").stdout
     assert f"exported (its maker chose it: an export runs as it is, on {kind} only)" in shown
-    assert "not verified; there is nothing" in shown and "bits a weight" not in shown
+    assert "not verified; an export has no reference" in shown and "bits a weight" not in shown
     assert f"{kind} exported" in shown and "(the export itself)" in shown and " B)" not in shown
 
 
@@ -130,7 +130,7 @@ def test_of_the_ways_to_run_an_export_only_its_own_is_left(export: Path, chatapp
     assert [one["placement"]["backend"] for one in found["ranking"]] == ["onnx"]
     assert found["ranking"][0]["verdict"] == "nothing to compare with"
     assert "is an export for onnx" in found["rejected"][0]["failure"]
-    assert "there is nothing that its logits can be compared with" in chatapp("verify", "tiny-onnx").stderr
+    assert "has no reference to compare its logits with" in chatapp("verify", "tiny-onnx").stderr
     done = chatapp("why", "tiny-onnx", "--backend", "openvino")
     assert (done.returncode, done.stdout.count("not chosen")) == (1, 1)
 
@@ -169,7 +169,7 @@ class TestOnnx:
 
     def test_an_input_that_is_not_known_is_refused_by_name(self, export: Path, store: Store) -> None:
         self.change(export, "model.onnx", {"position_ids": "pixel_values"})
-        with pytest.raises(BackendError, match="wants the input pixel_values, of which nothing is known"):
+        with pytest.raises(BackendError, match="needs the input pixel_values, which is unknown"):
             store.get(str(export))
 
     def test_of_several_graphs_one_is_named(self, export: Path, store: Store) -> None:
@@ -188,7 +188,7 @@ class TestOnnx:
     def test_a_context_without_a_length_is_refused(self, length: object, export: Path, store: Store) -> None:
         config = json.loads((export / "config.json").read_text())
         (export / "config.json").write_text(json.dumps({**config, "max_position_embeddings": length}))
-        with pytest.raises(UnsupportedCheckpoint, match="does not say how long a context is"):
+        with pytest.raises(UnsupportedCheckpoint, match="does not state the context length"):
             store.get(str(export))
 
     def test_an_export_without_its_repository_is_refused(self, export: Path, store: Store, tmp_path: Path) -> None:

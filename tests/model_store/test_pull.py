@@ -85,8 +85,8 @@ def test_a_checkpoint_that_is_rounded_is_planned_at_what_it_was_rounded_to(
 def test_what_does_not_fit_is_told_with_the_numbers(planned: Callable[..., Plan], folder: Path) -> None:
     plan = replace(planned(), disk_free=1_000_000, memory=10**8, memory_needed=4 * 10**9, lowered=2 * 10**9)
     disk, memory = plan.problems
-    assert disk == "2.0 GB of disk are needed and 1 MB are free, of which 100 MB stay so"
-    assert memory == "4.0 GB of memory are needed at int8 and this machine has 100 MB"
+    assert disk == "2.0 GB of disk space needed, and 1 MB are free, of which 100 MB must stay free"
+    assert memory == "4.0 GB of memory needed at int8, and this machine has 100 MB"
 
 
 def test_only_what_is_needed_is_fetched(
@@ -148,7 +148,7 @@ def test_an_interrupted_pull_is_absent_and_goes_on(
     plan = planned()
     loopback.fault("safetensors", stall=100_000, delay=1000)
     interrupted(store, plan, plan.size - (folder / "model.safetensors").stat().st_size + 100_000)
-    with pytest.raises(ModelNotFound, match="has come in part; to go on: chatapp pull org/tiny$"):
+    with pytest.raises(ModelNotFound, match="is partly downloaded; to continue: chatapp pull org/tiny$"):
         store.get("org--tiny")
     assert [model.name for model in store.list()] == ["builtin"]
     again = planned()

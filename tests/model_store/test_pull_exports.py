@@ -149,7 +149,7 @@ def test_a_graph_without_its_weights_or_a_context_is_refused(
     del config["max_position_embeddings"]
     (export / "config.json").write_text(json.dumps(config))
     loopback.publish(ORG, export)
-    with pytest.raises(UnsupportedCheckpoint, match="config.json of org/tiny does not say how long a context is"):
+    with pytest.raises(UnsupportedCheckpoint, match="config.json of org/tiny does not state the context length"):
         planned()
     if kind == "openvino":
         (export / "openvino_model.bin").unlink()

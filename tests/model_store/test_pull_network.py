@@ -97,7 +97,7 @@ def test_a_proxy_that_wants_to_know_who_asks_is_asked_once(
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=refuse, daemon=True).start()
         monkeypatch.setenv(f"{scheme}_proxy", f"http://me:wrong@127.0.0.1:{server.getsockname()[1]}")
-        with pytest.raises(StoreError, match=r"the proxy 127\.0\.0\.1 wants another name or password; give them as"):
+        with pytest.raises(StoreError, match=r"the proxy 127\.0\.0\.1 needs another name or password; give them as"):
             pull.plan(store.roots, "org/tiny", site=Site(f"{scheme}://hub.example"), patience=QUICK)
 
 
@@ -153,7 +153,7 @@ def redirected(
 def test_the_api_does_not_lead_into_one_s_own_network(
     loopback: LoopbackHub, redirected: Callable[[str], str], place: str
 ) -> None:
-    assert "an address of this machine's own network; nothing was asked there" in redirected(place)
+    assert "an address of this machine's own network; nothing was sent there" in redirected(place)
     assert len(loopback.requests) == 1
 
 
@@ -172,7 +172,7 @@ def test_another_host_may_answer_for_the_api_and_is_not_told_the_token(
 
 
 def test_a_redirect_that_is_no_web_address_is_refused(loopback: LoopbackHub, redirected: Callable[[str], str]) -> None:
-    assert "which is not https; nothing was fetched from there" in redirected("file:///etc/passwd")
+    assert "which is not https; nothing was downloaded from there" in redirected("file:///etc/passwd")
     assert len(loopback.requests) == 1
 
 
@@ -212,7 +212,7 @@ def test_a_clock_that_jumps_changes_neither_rates_nor_pauses(loopback: LoopbackH
     plan = pull.plan(store.roots, "org/tiny", site=Site(loopback.url), patience=QUICK)
     plan.fetch(on_transfer=told.append, patience=QUICK)
     assert 2 <= time.monotonic() - start < PATIENCE
-    assert any("trying again in 1.0 s" in one.note for one in told)
+    assert any("retrying in 1.0 s" in one.note for one in told)
     assert [one.done for one in told] == sorted(one.done for one in told)
     assert all(0 <= one.rate < 100 * size for one in told)
     assert all(one.seconds_left is None or one.seconds_left >= 0 for one in told)

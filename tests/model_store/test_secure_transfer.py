@@ -75,7 +75,7 @@ def test_who_cannot_prove_who_he_is_gets_no_request(
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     web.trust.cache_clear()
-    with pytest.raises(StoreError, match="localhost cannot prove who it is"):
+    with pytest.raises(StoreError, match="localhost has no valid certificate"):
         fetch(loopback, tmp_path / "to")
     assert not loopback.requests
 
@@ -127,7 +127,7 @@ def test_neither_the_api_nor_a_file_is_taken_from_where_anybody_could_alter_it(
     for path in "/api/models", "/resolve/":
         loopback.requests.clear()
         loopback.fault(path, status=302, headers={"Location": f"{loopback.storage_url}{path}"}, body=b"")
-        assert "which is not https; nothing was fetched from there" in chatapp("pull", "org/tiny").stderr
+        assert "which is not https; nothing was downloaded from there" in chatapp("pull", "org/tiny").stderr
         assert not any(one.host in loopback.storage_url for one in loopback.requests)
 
 

@@ -172,7 +172,7 @@ def test_removing_frees_what_was_made_and_leaves_the_checkpoint(store: Store, ch
         ("../outside", "chatapp list"),
         ("", "chatapp list"),
         ("a\0b", "chatapp list"),
-        ("qwen2.5:0.5b", r"did you mean qwen2\.5-0\.5b-instruct\? chatapp pull fetches it"),
+        ("qwen2.5:0.5b", r"did you mean qwen2\.5-0\.5b-instruct\? to download it: chatapp pull"),
         ("https://huggingface.co/org/name", "chatapp pull org/name"),
         ("hf.co/org/name", "chatapp pull org/name$"),
         ("hf.co/org/Qwen3-0.6B-GGUF:Q4_K_M", r"GGUF files are not pulled: .*qwen3-0\.6b.* chatapp import FILE"),
@@ -264,7 +264,7 @@ def test_a_model_that_fails_as_nobody_foresaw_hides_no_other(
 
 @pytest.mark.parametrize(
     ("parameters", "precision", "reason"),
-    [(999_999_999, "int8", "below a billion parameters"), (1_000_000_000, "int4", "from a billion parameters on")],
+    [(999_999_999, "int8", "below a billion parameters"), (1_000_000_000, "int4", "with a billion parameters or more")],
 )
 def test_the_size_of_a_model_decides_on_its_precision(parameters: int, precision: str, reason: str) -> None:
     model = StoredModel("any", Path(), "llama", parameters, 1024, chats=True, size=1)

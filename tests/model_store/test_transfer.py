@@ -77,7 +77,7 @@ def test_wrong_bytes_of_the_right_length_are_fetched_once_more_and_then_refused_
     source: Repository, tmp_path: Path, loopback: LoopbackHub
 ) -> None:
     loopback.fault("safetensors", flip=77, times=2)
-    with pytest.raises(StoreError, match=r"model\.safetensors came with other bytes .* twice"):
+    with pytest.raises(StoreError, match=r"model\.safetensors did not match .* twice"):
         fetch(source, tmp_path / "to")
     assert len(loopback.asked("safetensors")) == 2
     assert not (tmp_path / "to" / source.files[WEIGHTS].digest).exists()

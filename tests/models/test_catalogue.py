@@ -233,9 +233,13 @@ def test_removing_frees_only_what_no_other_model_has(
     ("this", "fits", "problem"),
     [
         (machine(), "well", ""),
-        (machine(memory=8 * GB), "tight", "it takes 5.1 GB of this machine's 8.0 GB of memory"),
-        (machine(memory=4 * GB), "no", "it takes 5.1 GB of memory, and this machine has 4.0 GB"),
-        (machine(disk_free=10 * GB), "no", "it takes 22.2 GB of disk, and 10.0 GB are free, of which 100 MB stay so"),
+        (machine(memory=8 * GB), "tight", "it needs 5.1 GB of this machine's 8.0 GB of memory"),
+        (machine(memory=4 * GB), "no", "it needs 5.1 GB of memory, and this machine has 4.0 GB"),
+        (
+            machine(disk_free=10 * GB),
+            "no",
+            "it needs 22.2 GB of disk space, and 10.0 GB are free, of which 100 MB must stay free",
+        ),
     ],
 )
 def test_a_model_that_does_not_fit_says_why_with_numbers(store: Store, this: Machine, fits: str, problem: str) -> None:

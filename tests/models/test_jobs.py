@@ -123,7 +123,7 @@ def test_what_is_waited_for_is_told_at_once(
     job = witness.ended(witness.jobs.add("plan", "org/one"))
     assert job.state == "done" and job.facts["event"] == "plan"
     notes = list(dict.fromkeys(one.note for one in witness.of(job)))
-    assert notes[:2] == ["", "127.0.0.1 answers 503 Service Unavailable; trying again in 0.5 s"] and job.note == ""
+    assert notes[:2] == ["", "127.0.0.1 answers 503 Service Unavailable; retrying in 0.5 s"] and job.note == ""
 
 
 def test_what_fails_says_why_in_a_line(witness: Witness, loopback: LoopbackHub) -> None:
@@ -191,7 +191,7 @@ def test_offline_forbids_pulls_in_the_processes_too(
 ) -> None:
     monkeypatch.setenv("CHATAPP_OFFLINE", "1")
     job = witness.ended(witness.jobs.add("plan", "org/tiny"))
-    assert job.result == "pull needs the network, and --offline or CHATAPP_OFFLINE forbids it"
+    assert job.result == "pull needs the network, which --offline or CHATAPP_OFFLINE forbids"
     assert not loopback.requests
 
 

@@ -34,7 +34,7 @@ def test_a_process_that_tells_nonsense_does_not_go_on_behind_the_screen(tmp_path
     queue = jobs(tmp_path, code, told)
     queue.add("pull", "org/one")
     until(lambda: told[-1].state == "failed")
-    assert "told something else" in told[-1].result
+    assert "sent invalid output" in told[-1].result
     assert not alive(int((tmp_path / "pid").read_text()))
     assert queue.children == {} and json.loads((tmp_path / "queue.json").read_text()) == {"pulls": []}
     queue.close()

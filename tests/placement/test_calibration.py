@@ -68,7 +68,7 @@ def test_a_ctrl_c_at_the_prompt_does_not_reach_a_process_that_measures(store: St
 
 def test_a_model_that_is_lowered_anew_each_time_is_not_taken_as_timed(store: Store, model: str) -> None:
     found = calibrate(store, model, Placement("restless", "cpu", "f32"), command=DRILL)
-    assert found.failure == "another process lowers the model over and over"
+    assert found.failure == "another process keeps lowering the model"
 
 
 def test_wrong_logits_are_found_and_never_chosen(store: Store, model: str) -> None:
@@ -89,8 +89,8 @@ def test_wrong_logits_are_found_and_never_chosen(store: Store, model: str) -> No
     [
         ("refuses", "the driver is too old"),
         ("crashes", "it crashed (SIGSEGV): assertion failed in the driver"),
-        ("exits", "it ended with exit code 3"),
-        ("hangs", "it gave no sign of life for 3 seconds"),
+        ("exits", "it failed with exit code 3"),
+        ("hangs", "it did not respond for 3 seconds"),
     ],
 )
 def test_what_goes_wrong_is_told_and_does_no_harm(store: Store, model: str, device: str, failure: str) -> None:

@@ -226,7 +226,7 @@ def test_a_server_that_breaks_off_in_the_middle_says_so_and_the_text_stays(
             connection = Connection(Remote("chatapp", server.url))
             engine = ServedEngine(connection, own.token, Workspace().open_store(), model, lambda: pytest.fail("opened"))
             said = ""
-            with pytest.raises(GenerationError, match="the server ended in the middle"):
+            with pytest.raises(GenerationError, match="the server stopped in the middle"):
                 for one in engine.chat(ASKED, GREEDY):
                     said += one.text
             assert said == "Hi"

@@ -65,7 +65,7 @@ def test_who_leaves_is_heard_at_once_and_the_model_is_free(home: Path) -> None:
 
 def test_a_key_that_is_missing_and_a_model_that_is_not_there_are_told(home: Path) -> None:
     keyed = serving(Home(ScriptedEngine()), keys=("0123456789abcdef",))
-    with keyed as served, pytest.raises(RemoteError, match="wants a key"):
+    with keyed as served, pytest.raises(RemoteError, match="needs a key"):
         open_remote(home, "", f"http://127.0.0.1:{served.port}")
     with serving(Home(ScriptedEngine())) as served:
         client, _ = open_remote(home, "nobody", f"http://127.0.0.1:{served.port}")

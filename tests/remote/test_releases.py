@@ -36,7 +36,7 @@ def test_the_newest_is_found_by_its_numbers(page: str, tmp_path: Path, capsys: p
     (tmp_path / "SHA256SUMS").write_text("".join(f"{SUM}  {name}\n" for name in names))
     assert main(["version", "--check", page]) == 0
     said = capsys.readouterr().out
-    assert "chatapp 0.10.2 is there" in said and f"install.sh {page}" in said
+    assert "chatapp 0.10.2 is available" in said and f"install.sh {page}" in said
     (tmp_path / "SHA256SUMS").write_text(f"{SUM}  chatapp-{__version__}-linux-x86_64.tar.gz\n")
     assert main(["version", "--check", f"{page}/"]) == 0
     assert f"{__version__} is the newest" in capsys.readouterr().out
@@ -44,15 +44,15 @@ def test_the_newest_is_found_by_its_numbers(page: str, tmp_path: Path, capsys: p
 
 def test_what_is_no_page_of_releases_is_said(page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version", "--check", page]) == 1
-    assert "there is no SHA256SUMS" in capsys.readouterr().err
+    assert "no SHA256SUMS" in capsys.readouterr().err
     (tmp_path / "SHA256SUMS").write_bytes(b"\xff" * (releases.MOST + 1))
     assert main(["version", "--check", page]) == 1
-    assert "there is no SHA256SUMS" in capsys.readouterr().err
+    assert "no SHA256SUMS" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("address", ["http://example.org", "ftp://127.0.0.1", "example.org", "file:///etc", ""])
 def test_nothing_is_asked_without_encryption(address: str) -> None:
-    with pytest.raises(releases.NoReleases, match="over https"):
+    with pytest.raises(releases.NoReleases, match="must be at an https:// URL"):
         releases.find_newest(address)
 
 

@@ -190,9 +190,7 @@ def test_what_a_tokenizer_puts_before_a_text_is_told_where_it_is_wanted(
 def test_a_number_that_is_no_token_is_refused(real: Served, token: int) -> None:
     for path, name in (("/detokenize", "tokens"), ("/completion", "prompt")):
         error = real.post(path, **{name: [5, token]}).json()["error"]
-        assert (
-            error["param"] == name and f"{name} has {token}; this model has the tokens 0 to 8,191" in error["message"]
-        )
+        assert error["param"] == name and f"{name} has {token}; this model's tokens are 0 to 8,191" in error["message"]
 
 
 def test_the_template_is_applied(served: Served) -> None:

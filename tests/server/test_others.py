@@ -176,7 +176,7 @@ def test_what_is_no_text_is_refused_for_its_type(served: Served, path: str, part
     answer = served.post(path, **asked)
     inner = (part.get("content") or [part])[0]["type"]
     assert answer.status_code == 400
-    assert f"is of the type '{inner}', and the models here read text" in answer.json()["error"]["message"]
+    assert f"is of the type '{inner}', and the models here read only text" in answer.json()["error"]["message"]
 
 
 # OpenAI's responses

@@ -86,7 +86,7 @@ def read_pid(home: Path) -> int | None:
         (["--host", "localhost:80"], "with --port"),
         (["--keys", "nothing.txt"], "nothing.txt"),
         (["--port", "70000"], "not a port"),
-        (["--timeout", "soon"], "not a time"),
+        (["--timeout", "soon"], "not a duration"),
         (["--memory", "much"], "not a size"),
     ],
 )
@@ -98,4 +98,4 @@ def test_what_cannot_be_is_said_before_anything_starts(chatapp: Run, arguments: 
 def test_an_address_that_is_not_here_is_not_taken_for_a_port_in_use(chatapp: Run, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("k" * 16)
     done = chatapp("serve", "--host", "192.0.2.1", "--keys", str(tmp_path / "keys"))
-    assert done.returncode == 1 and done.stderr.startswith("Error: ") and "give another --host" in done.stderr
+    assert done.returncode == 1 and done.stderr.startswith("Error: ") and "choose another --host" in done.stderr

@@ -396,5 +396,5 @@ def test_an_answer_that_does_not_end_in_time_is_told_so(caplog: pytest.LogCaptur
         served.server.handle_exit(15, None)
         asking.join()
     (answer,) = answers
-    assert answer.status_code == 503 and "the server was ended" in answer.json()["error"]["message"]
+    assert answer.status_code == 503 and "the server stopped" in answer.json()["error"]["message"]
     assert " 503 " in served.said[-1] and "ASGI" not in caplog.text

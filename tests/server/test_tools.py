@@ -171,7 +171,7 @@ def test_a_call_can_be_demanded(served: Served, engine: ScriptedEngine) -> None:
     (offered,) = engine.options[-1].tools
     assert '"now"' in offered and engine.options[-1].json_schema is None
     refused = served.post("/v1/responses", input="x", tools=tools[:1], tool_choice=flat).json()["error"]
-    assert refused["message"] == "tool_choice names 'now', which is none of the tools"
+    assert refused["message"] == "tool_choice names 'now', which is not one of the tools"
     served.post(CHAT, messages=HELLO, tools=[TOOL], tool_choice="none")
     assert engine.options[-1].tools == () and engine.options[-1].json_schema is None
 

@@ -107,7 +107,7 @@ def test_a_name_that_is_taken_is_not_overwritten_by_renaming(path: Path) -> None
     presets.save(path, "one", {"top_k": 1})
     presets.save(path, "two", {"top_k": 2})
     for taken in "two", "code":
-        with pytest.raises(PresetError, match=f"there is a preset '{taken}' already"):
+        with pytest.raises(PresetError, match=f"preset '{taken}' already exists"):
             presets.rename(path, "one", taken)
     assert list(presets.read_own(path)) == ["one", "two"]
 
@@ -117,9 +117,9 @@ def test_a_preset_of_the_user_hides_a_built_in_one_until_it_is_deleted(path: Pat
     assert presets.find(path, "code").options == {"temperature": 0.05}
     presets.delete(path, "code")
     assert presets.find(path, "code").built_in
-    with pytest.raises(PresetError, match="'code' is built in and stays"):
+    with pytest.raises(PresetError, match="'code' is built in and cannot be changed"):
         presets.delete(path, "code")
-    with pytest.raises(PresetError, match="'code' is built in and stays"):
+    with pytest.raises(PresetError, match="'code' is built in and cannot be changed"):
         presets.rename(path, "code", "mine")
 
 
@@ -136,28 +136,28 @@ def test_applying_a_preset_keeps_what_it_does_not_speak_of(path: Path) -> None:
 
 
 def test_an_unknown_preset_is_told_with_the_nearest(path: Path) -> None:
-    with pytest.raises(PresetError, match="there is no preset 'creativ'; did you mean creative"):
+    with pytest.raises(PresetError, match="unknown preset 'creativ'; did you mean creative"):
         presets.find(path, "creativ")
-    with pytest.raises(PresetError, match="there is no preset 'xyz'; choose from default, precise"):
+    with pytest.raises(PresetError, match="unknown preset 'xyz'; choose from default, precise"):
         presets.find(path, "xyz")
-    with pytest.raises(PresetError, match="there is no preset 'xyz'$"):
+    with pytest.raises(PresetError, match="unknown preset 'xyz'$"):
         presets.delete(path, "xyz")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[a]\ntemperature = hot", "mend or delete the file"),
+        ("[a]\ntemperature = hot", "correct or delete the file"),
         ("[a]\ntemprature = 1.0", "unknown option 'temprature' in the preset 'a'; did you mean temperature"),
         ("[a]\nn = 2", "unknown option 'n' in the preset 'a'"),
         ("[a]\ntemperature = -1", "'a' has a wrong value: temperature must be 0 \\(greedy\\) or from"),
         ("[a]\ntop_k = true", "top_k must be a whole number"),
         ('[a]\nstop = "x"', "stop of the preset 'a' must be a list of texts"),
-        ("[a]\nstop = [1]", "stop must be a list of texts"),
+        ("[a]\nstop = [1]", "stop must be a list of non-empty texts"),
         ("[a]\nlogit_bias = { x = 1 }", "logit_bias of the preset 'a' must be like"),
         ("[a]\nlogit_bias = 3", "logit_bias of the preset 'a' must be like"),
         ('[a]\nlogit_bias = { 3 = "x" }', "logit_bias must be numbers below infinity"),
-        ("temperature = 1.0", "'temperature' is no preset; options belong below a line such as"),
+        ("temperature = 1.0", "'temperature' is not a preset; put options below a line such as"),
         ("[' ']", "a preset needs a name"),
         ("[a]\ntemperature = '\udcff'", "cannot read the presets"),
     ],
@@ -181,7 +181,7 @@ def test_options_that_are_switched_survive_the_file(path: Path, value: bool | st
 
 def test_what_could_not_be_read_again_is_not_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     presets.save(path, "mine", {"top_k": 1})
-    with pytest.raises(PresetError, match="they have more than 1 MB; delete one, or save less"):
+    with pytest.raises(PresetError, match="they would exceed 1 MB; delete some"):
         presets.save(path, "large", {"grammar": "x" * 2**20})
     monkeypatch.setattr(toml_files, "write_value", repr)
     with pytest.raises(PresetError, match="they could not be read again"):
@@ -267,7 +267,7 @@ def test_a_file_hides_the_built_in_prompt_of_its_name_until_it_is_deleted(tmp_pa
     assert not next(entry for entry in system_prompts.entries(tmp_path) if entry.name == "teacher").built_in
     system_prompts.delete(tmp_path, "teacher")
     assert system_prompts.read(tmp_path, "teacher") == system_prompts.BUILT_IN["teacher"]
-    with pytest.raises(SystemPromptError, match="'teacher' is built in and stays"):
+    with pytest.raises(SystemPromptError, match="'teacher' is built in and cannot be changed"):
         system_prompts.delete(tmp_path, "teacher")
 
 
@@ -279,10 +279,10 @@ def test_a_file_hides_the_built_in_prompt_of_its_name_until_it_is_deleted(tmp_pa
 def test_names_that_could_leave_the_folder_are_refused(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "prompts"
     for act in system_prompts.read, system_prompts.delete:
-        with pytest.raises(SystemPromptError, match="cannot be the name of a system prompt"):
+        with pytest.raises(SystemPromptError, match="is not a name for a system prompt"):
             act(folder, name)
     if " ".join(name.split()) == name:
-        with pytest.raises(SystemPromptError, match="cannot be the name of a system prompt"):
+        with pytest.raises(SystemPromptError, match="is not a name for a system prompt"):
             system_prompts.save(folder, name, "text")
     assert list(tmp_path.iterdir()) == []
 
@@ -312,7 +312,7 @@ def test_files_that_cannot_be_prompts_are_told_by_name(tmp_path: Path) -> None:
             system_prompts.read(tmp_path, name)
     with pytest.raises(SystemPromptError, match="cannot delete"):
         system_prompts.delete(tmp_path, "folder")
-    with pytest.raises(SystemPromptError, match="there is no system prompt 'x'$"):
+    with pytest.raises(SystemPromptError, match="unknown system prompt 'x'$"):
         system_prompts.delete(tmp_path, "x")
     (tmp_path / "file").touch()
     assert system_prompts.entries(tmp_path / "file") == system_prompts.entries(tmp_path / "nowhere")

@@ -24,7 +24,7 @@ def test_a_tilde_in_chatapp_home_is_the_users_folder(monkeypatch: pytest.MonkeyP
 @pytest.mark.skipif(sys.platform == "win32", reason="paths of Unix")
 def test_a_home_whose_path_is_not_utf_8_is_refused(chatapp: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHATAPP_HOME", "/tmp/\udce9")
-    assert "is not UTF-8; set CHATAPP_HOME to another folder" in chatapp("list").stderr
+    assert "is not UTF-8, which runtimes need; set CHATAPP_HOME to another folder" in chatapp("list").stderr
 
 
 def test_without_chatapp_home_the_platforms_data_folder_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,9 +47,9 @@ def test_a_user_without_a_home_folder_is_told_what_to_set(
     chatapp: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert chatapp("list").returncode == 0
-    assert "no folder called '~/model'" in chatapp("show", "~/model").stderr
+    assert "no model or folder '~/model'" in chatapp("show", "~/model").stderr
     assert chatapp("editor", "vim").stderr == "Error: this user has no home folder; set HOME\n"
-    says = "Error: this user has no home folder; set HOME, or CHATAPP_HOME to a whole path\n"
+    says = "Error: this user has no home folder; set HOME, or CHATAPP_HOME to an absolute path\n"
     for value in ("~/mine", ""):
         monkeypatch.setenv("CHATAPP_HOME", value)
         for command in (("list",), ("run", "builtin", "x")):
@@ -64,7 +64,7 @@ def without_a_backend(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_variable_for_the_backend_goes_before_the_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir()
     (home / "settings.toml").write_text('backend = "nowhere"\n')
-    with pytest.raises(settings.SettingsError, match="no backend 'nowhere'"):
+    with pytest.raises(settings.SettingsError, match="unknown backend 'nowhere'"):
         Workspace().read_settings()
     monkeypatch.setenv("CHATAPP_BACKEND", "onnx")
     assert Workspace().read_settings().backend == "onnx"
@@ -85,10 +85,10 @@ def test_what_the_user_chose_is_read(home: Path) -> None:
     ("text", "says"),
     [
         ('modle = "tiny"', "unknown setting 'modle'.*did you mean model"),
-        ("colour = 1", "unknown setting 'colour'.*known are model, theme"),
+        ("colour = 1", "unknown setting 'colour'.*choose from model, theme"),
         ("theme = 3", "the setting 'theme'.*must be a text in quotes, not 3"),
         ('history = "no"', "the setting 'history'.*must be true or false, not 'no'"),
-        ('objective = "beauty"', "no objective 'beauty'; choose from chat, completion, throughput, battery"),
+        ('objective = "beauty"', "unknown objective 'beauty'; choose from chat, completion, throughput, battery"),
         ("theme = ", "cannot read the settings"),
         ("\udcff", "cannot read the settings"),
     ],
@@ -131,7 +131,7 @@ def test_a_theme_is_written_without_touching_another_line(home: Path, before: st
 def test_settings_that_are_no_toml_are_left_as_they_are(home: Path) -> None:
     home.mkdir()
     (home / "settings.toml").write_text("theme = ")
-    with pytest.raises(settings.SettingsError, match="cannot write the theme into .*settings.toml"):
+    with pytest.raises(settings.SettingsError, match="cannot save the theme in .*settings.toml"):
         Workspace().choose_theme("okabe")
     assert (home / "settings.toml").read_text() == "theme = "
 
@@ -146,7 +146,7 @@ def test_settings_that_cannot_be_written_are_told_by_their_own_name(
     with pytest.raises(settings.SettingsError) as refused:
         Workspace().choose_theme("okabe")
     path = home / "settings.toml"
-    assert str(refused.value) == f"cannot write the theme into {path}: Permission denied; it lasts until you leave"
+    assert str(refused.value) == f"cannot save the theme in {path}: Permission denied; it lasts until you quit"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and modes are the Unix way")

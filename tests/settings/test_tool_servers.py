@@ -40,7 +40,7 @@ def test_what_cannot_be_changed_line_by_line_is_left(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("mcp = 1", "must be tables"),
-        ("[mcp.'a b']\ncommand = ['x']", "is no server"),
+        ("[mcp.'a b']\ncommand = ['x']", "is not a server"),
         ("[mcp.a]", "needs either command"),
         ("[mcp.a]\ncommand = ['x']\nurl = 'http://x'", "needs either command"),
         ("[mcp.a]\ncomand = ['x']", "unknown line 'comand'.*command"),
@@ -49,7 +49,7 @@ def test_what_cannot_be_changed_line_by_line_is_left(tmp_path: Path) -> None:
         ("[mcp.a]\ncommand = ['x']\nenv = { 'a b' = 'c' }", "must be a table of texts"),
         ("[mcp.a]\ncommand = ['x']\npass = ['a=b']", "names of environment variables"),
         ("[mcp.a]\ncommand = ['x']\nkey_variable = 'K'", "is for a url"),
-        ("[mcp.a]\nurl = 'http://x'\nenv = { A = 'b' }", "gets no environment"),
+        ("[mcp.a]\nurl = 'http://x'\nenv = { A = 'b' }", "takes no environment"),
     ],
 )
 def test_what_is_no_server_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
@@ -62,5 +62,5 @@ def test_the_same_name_is_not_given_twice(tmp_path: Path) -> None:
     tool_servers.add(tmp_path / "settings.toml", FILES)
     with pytest.raises(ToolServerError, match="already"):
         tool_servers.add(tmp_path / "settings.toml", FILES)
-    with pytest.raises(ToolServerError, match="known are files|did you mean"):
+    with pytest.raises(ToolServerError, match="choose from files|did you mean"):
         tool_servers.remove(tmp_path / "settings.toml", "nothing")

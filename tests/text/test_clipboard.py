@@ -32,7 +32,7 @@ def test_what_a_terminal_does_not_take_is_saved(tmp_path: Path, text: str, term:
     for _ in range(2):
         copied = copy(text, sent.append, folder, {**REMOTE, "TERM": term})
     assert copied.path == folder / "copied.txt" and copied.way == "file"
-    assert str(copied) == f"No clipboard takes it: saved as {copied.path}."
+    assert str(copied) == f"No clipboard here; saved as {copied.path}."
     assert copied.path.read_text() == text
     assert stat.S_IMODE(copied.path.stat().st_mode) == 0o600
     assert (sent, list(folder.iterdir())) == ([], [copied.path])

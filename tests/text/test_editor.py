@@ -43,7 +43,7 @@ def test_what_is_no_utf8_is_not_lost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [("sys.exit(3)", "ended with exit code 3; your text is as it was"), ("os.remove(path)", "left no text")],
+    [("sys.exit(3)", "exited with code 3; your text is unchanged"), ("os.remove(path)", "saved no text")],
 )
 def test_an_editor_that_fails_is_named(tmp_path: Path, code: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -53,8 +53,8 @@ def test_an_editor_that_fails_is_named(tmp_path: Path, code: str, message: str) 
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"VISUAL": "no-such-editor -w"}, "there is no editor 'no-such-editor', which VISUAL names"),
-        ({"EDITOR": "vim 'unclosed"}, 'EDITOR is no command: "vim \'unclosed" \\(no closing quotation\\)'),
+        ({"VISUAL": "no-such-editor -w"}, "editor 'no-such-editor' not found; check VISUAL"),
+        ({"EDITOR": "vim 'unclosed"}, 'EDITOR is not a command: "vim \'unclosed" \\(no closing quotation\\)'),
     ],
 )
 def test_an_editor_that_is_not_there_is_named(environment: dict[str, str], message: str) -> None:
@@ -66,13 +66,13 @@ def test_a_program_that_does_not_start_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/no/such/interpreter\n")
     os.chmod(broken, 0o755)
-    with pytest.raises(InputError, match="broken does not start: no such file or directory"):
+    with pytest.raises(InputError, match="cannot start .*broken: no such file or directory"):
         edit("text", {"EDITOR": str(broken)})
 
 
 def test_without_a_choice_the_usual_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="no editor is chosen; set VISUAL or EDITOR to one"):
+    with pytest.raises(InputError, match="no editor; set VISUAL or EDITOR"):
         edit("text", {})
     (tmp_path / "vi").write_text(f'#!{sys.executable}\nimport sys\nopen(sys.argv[1], "w").write("by vi")\n')
     os.chmod(tmp_path / "vi", 0o755)

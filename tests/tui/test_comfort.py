@@ -117,7 +117,7 @@ async def test_a_clash_is_seen_in_the_actions_of_real_classes(tmp_path: Path) ->
     path.write_text('chat.stop = "ctrl+r"\nbox.newline = "ctrl+r"')
     found = keymap.read(path, actions(Page, Box))
     assert found.keys == {"box.newline": "ctrl+r"}
-    assert found.complaints[0].startswith("chat.stop cannot be ctrl+r: that is chat.again")
+    assert found.complaints[0].startswith("chat.stop cannot be ctrl+r, which is the key of chat.again")
 
 
 # Jumping

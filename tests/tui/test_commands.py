@@ -108,7 +108,7 @@ async def test_a_command_with_a_name_that_there_is_not_stays_to_be_mended(tmp_pa
         ("", "context     1,024 tokens"),
         ("info", "runs on     onnx cpu int8"),
         ("parameters", "temperature"),
-        ("system", "There is no system prompt; /set system TEXT sets one."),
+        ("system", "No system prompt; to set one: /set system TEXT"),
         ("template", "builtin has no chat template: it continues text."),
         ("modelfile", "models here have no Modelfile"),
     ],

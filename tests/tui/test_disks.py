@@ -83,7 +83,7 @@ async def test_a_full_disk_is_told_once_and_when_there_is_room_everything_is_sav
         await driver.until(lambda: disk.connection is not before, "another attempt")
         assert len(driver.toasts) == 1
         assert driver.toasts[0].startswith("This conversation is not being saved: the disk is full")
-        assert "make room" in driver.toasts[0]
+        assert "free some space" in driver.toasts[0]
         assert len(kept(path)[0]) < 6
         disk.make_room()
         await until_saved(driver, path, [[text for _, text in driver.said]])
@@ -98,7 +98,7 @@ async def test_conversations_that_became_read_only_are_opened_anew(path: Path) -
         assert driver.screen.history
         driver.screen.history.connection.execute("PRAGMA query_only = 1")  # as a file opened without permission
         await ask(driver, "two")
-        assert "can be read, but not written" in driver.toasts[0]
+        assert "are read-only" in driver.toasts[0]
         await until_saved(driver, path, [["one", "Because.", "two", "Because."]])
         await ask(driver, "three")
         assert len(kept(path)[0]) == 6
@@ -111,7 +111,7 @@ async def test_another_program_that_holds_the_conversations_is_not_waited_for(pa
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         await ask(driver, "two")
-        assert "another program holds the conversations" in driver.toasts[0]
+        assert "another program has locked the conversations" in driver.toasts[0]
         await driver.press("ctrl+n")
         await ask(driver, "elsewhere")
         other.execute("COMMIT")
@@ -124,7 +124,7 @@ async def test_a_history_that_opens_late_gets_what_was_said_meanwhile(path: Path
     other.execute("BEGIN IMMEDIATE")
     async with started(beginning(engine(), "chatty", history=path)) as driver:
         await driver.until(lambda: driver.pane.opened and driver.screen.lack)
-        assert driver.toasts[0].startswith("Conversations are not being saved: another program holds")
+        assert driver.toasts[0].startswith("Conversations are not being saved: another program has locked")
         await ask(driver, "one")
         other.execute("COMMIT")
         other.close()
@@ -143,7 +143,7 @@ def written_by_a_newer_chatapp(path: Path) -> str:
 
 def damaged(path: Path) -> str:
     path.write_bytes(b"no database" * 1000)
-    return "is damaged or no database"
+    return "is damaged or not a database"
 
 
 def another_programs(path: Path) -> str:
@@ -264,7 +264,7 @@ async def test_a_history_that_was_deleted_meanwhile_is_told_and_no_other_is_begu
         path.unlink()
         await ask(driver, "and then?")
         assert len(driver.toasts) == 1
-        assert "history.db has been deleted, moved or replaced" in driver.toasts[0]
+        assert "history.db was deleted, moved or replaced" in driver.toasts[0]
         assert driver.pane.dialogue and driver.pane.dialogue.failure
         assert not path.exists()
 

@@ -143,9 +143,9 @@ async def test_keys_that_cannot_be_are_told_and_the_others_work() -> None:
     async with with_keys(keys, engine, size=(120, 40)) as driver:
         assert len(driver.toasts) == 3
         stop, new, search = sorted(driver.toasts, key=lambda toast: ("stpo" not in toast, "chat.new" not in toast))
-        assert "There is nothing called chat.stpo to bind a key to; did you mean chat.stop?" in stop
-        assert "chat.new cannot be ctrl+r: that is chat.again, which needs another key first" in new
-        assert "chat.search: there is no key 'hyperspace'" in search
+        assert "Unknown action chat.stpo; did you mean chat.stop?" in stop
+        assert "chat.new cannot be ctrl+r, which is the key of chat.again; change that first" in new
+        assert "chat.search: unknown key 'hyperspace'" in search
         await driver.press("f11")
         await driver.until(lambda: driver.screen.sidebar)
 

@@ -242,7 +242,7 @@ async def test_a_file_that_is_there_is_refused_and_the_name_can_be_changed(
         await pilot.press("enter")
         await until(lambda: app._notifications)
         told = [one.message for one in app._notifications]
-        assert told == [f"{tmp_path / 'mine.csv'} is there already; choose another name."]
+        assert told == [f"{tmp_path / 'mine.csv'} already exists; choose another name."]
         assert (tmp_path / "mine.csv").read_text() == "precious"
         if os.name != "nt":  # which guesses the home folders of others
             app.screen.query_one(Input).value = "~nobody-of-this-machine/other.csv"

@@ -109,7 +109,7 @@ async def test_what_does_not_fit_is_pulled_only_when_that_is_said(
         await driver.find(SMOLLM)
         await driver.press("p")
         asked = await driver.asked()
-        assert "It does not fit: " in asked and "GB of memory are needed" in asked
+        assert "It does not fit: " in asked and "GB of memory needed" in asked
         await driver.press("y")
         await driver.until(lambda: len(driver.app.jobs.all()) == 2)
         assert driver.app.jobs.all()[-1].options == ("--force",)

@@ -42,7 +42,7 @@ while text != "one" and kind != "pull" or "--dry-run" in sys.argv:
     time.sleep(0.01)
 if kind == "search":
     found = [dict(id=f"org/{{text}}{{n}}", licence="mit", gated=False, family="llama", downloads=n) for n in range(5)]
-    unreached = "this is the catalogue alone: no network" if text == "lost" else None
+    unreached = "cannot search the Hub, showing the catalogue only: no network" if text == "lost" else None
     print(json.dumps(dict(hub=[] if unreached else found, unreached=unreached)))
 elif "--dry-run" in sys.argv:
     print({json.dumps(json.dumps(PLAN))})
@@ -131,7 +131,7 @@ async def test_a_search_that_reaches_nobody_says_so_over_the_catalogue(tmp_path:
     (tmp_path / "go").touch()
     async with running(lambda: some(3), tmp_path) as (app, pilot):
         await pilot.press("s", *"lost", "enter")
-        said = ["Asking the Hub for 'lost'.", "this is the catalogue alone: no network"]
+        said = ["Asking the Hub for 'lost'.", "cannot search the Hub, showing the catalogue only: no network"]
         await app.until(lambda: [one.message for one in app._notifications] == said)
         assert not app.models.hub
 

@@ -41,7 +41,8 @@ async def test_the_reason_stands_below_until_another_model_is_chosen(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("other", "reason"), [("base", "it cannot continue a conversation; use /clear first"), ("broken", "is damaged")]
+    ("other", "reason"),
+    [("base", "and cannot continue a conversation; to start a new one: /clear"), ("broken", "is damaged")],
 )
 async def test_a_model_that_cannot_take_over_is_refused_and_the_one_before_stays(
     tmp_path: Path, other: str, reason: str

@@ -30,7 +30,7 @@ async def test_an_answer_of_a_server_comes_with_figures_and_with_where_text_goes
             server.answers["/v1/chat/completions"] = [broken]
             await driver.type("Again.\n")
             await driver.until(lambda: len(driver.said) == 4 and not driver.writing)
-            await driver.until(lambda: "without its end mark" in " ".join(driver.picture.split()))
+            await driver.until(lambda: "without an end mark" in " ".join(driver.picture.split()))
         assert [text for _, text in driver.said] == ["Say it.", TEXT, "Again.", TEXT]
 
 

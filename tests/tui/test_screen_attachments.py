@@ -124,7 +124,7 @@ async def test_a_file_that_vanished_is_told_and_one_that_changed_is_sent_as_it_i
         (tree / "README.md").unlink()
         await driver.press("enter")
         await driver.until(lambda: len(driver.complaints) == 2)
-        assert driver.complaints[1] == "README.md is not there any more; take @README.md out, or put it back"
+        assert driver.complaints[1] == "README.md no longer exists; remove @README.md, or put the file back"
         assert driver.prompt.draft == "@README.md again"
 
 

@@ -97,7 +97,7 @@ async def test_a_preset_s_name_is_refused_where_it_is_typed(path: Path) -> None:
         await picked.press("r")
         assert "'code' is built in and stays" in picked.text_of("#refusal")
         await picked.press("d")
-        assert "'code' is built in and stays" in picked.text_of("#refusal")
+        assert "'code' is built in and cannot be changed" in picked.text_of("#refusal")
 
 
 async def test_a_bad_file_of_presets_is_told_and_the_built_in_ones_are_there(path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_bad_file_of_presets_is_told_and_the_built_in_ones_are_there(pat
         assert "cannot read the presets in" in picked.text_of("#refusal")
         assert len(picked.names) == 6
         await picked.press("s", "x", "enter")
-        assert "mend or delete the file" in picked.text_of(".heading")
+        assert "correct or delete the file" in picked.text_of(".heading")
     assert path.read_text() == "[mine]\ntop_k = many"
 
 
@@ -174,12 +174,12 @@ async def test_a_system_prompt_is_saved_replaced_and_deleted(tmp_path: Path) -> 
 async def test_what_cannot_be_saved_or_deleted_is_told(tmp_path: Path) -> None:
     async with opened(SystemPromptScreen(tmp_path, "Be kind.")) as picked:
         await picked.press("ctrl+s", *"../x", "enter")
-        assert "'../x' cannot be the name of a system prompt" in picked.text_of(".heading")
+        assert "'../x' is not a name for a system prompt" in picked.text_of(".heading")
         assert picked.app.screen.query_one(Input).has_focus
         await picked.press("escape")
         await picked.highlight("concise")
         await picked.press("d")
-        assert "'concise' is built in and stays" in picked.text_of("#refusal")
+        assert "'concise' is built in and cannot be changed" in picked.text_of("#refusal")
         await picked.highlight("none")
         await picked.press("d")
         assert picked.results == []

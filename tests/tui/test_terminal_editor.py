@@ -61,4 +61,4 @@ def test_the_screen_comes_back_with_the_text(
 ) -> None:
     with editing(tmp_path, monkeypatch, FAILS) as terminal:
         terminal.press(key)
-        terminal.wait_for(f"ended with exit code {code}", "one", "● ready", gone="the editor has the terminal")
+        terminal.wait_for(f"exited with code {code}", "one", "● ready", gone="the editor has the terminal")

@@ -36,7 +36,7 @@ def test_settings_presets_keys_and_themes_that_are_nested_too_deep_are_one_line(
     assert main(["list"]) == 1
     told = capsys.readouterr().err
     assert told.startswith("Error: cannot read the settings in ") and told.count("\n") == 1
-    with pytest.raises(settings.SettingsError, match="cannot write the theme"):
+    with pytest.raises(settings.SettingsError, match="cannot save the theme"):
         Workspace().choose_theme("dusk")
     (home / "settings.toml").unlink()
     assert main(["run", "builtin", "x", "--preset", "mine"]) == 1

@@ -94,13 +94,13 @@ def test_the_plain_mode_answers_in_lines_and_ctrl_c_does_not_leave(checkpoint: M
         terminal.press("Enter")
         terminal.type("why?")
         terminal.press("Enter")
-        terminal.wait_for("why?", "are used.\nYou:")
+        terminal.wait_for("why?", "context used.\nYou:")
         until(terminal.rests)
         terminal.press("C-c")
         terminal.wait_for("You:\nYou:")  # or two signals might be one
         until(terminal.rests)
         terminal.press("C-c")
-        terminal.wait_for("/bye leaves, and so does Ctrl+D.")
+        terminal.wait_for("To quit: /bye or Ctrl+D.")
         terminal.type("/bye")
         terminal.press("Enter")
         assert terminal.left() == 0

@@ -43,7 +43,7 @@ class Bounded(httpx2.AsyncHTTPTransport):
         response = await super().handle_async_request(request)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
-            self.flow.give_up("sent a packed answer, which was not asked for")
+            self.flow.give_up("sent a compressed answer, which was not requested")
             raise httpx2.ReadError(self.flow.fault)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         events = response.headers.get("content-type", "").startswith("text/event-stream")

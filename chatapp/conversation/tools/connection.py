@@ -185,12 +185,12 @@ class Connection:
         if fault:
             return ToolError(f"{name} {shorten(fault)}")
         if isinstance(cause, TimeoutError):
-            wrote = f"; it wrote {rubbish!r}, which is no message of the protocol" if rubbish else ""
-            return ToolError(f"{name} {what} within {seconds:g} seconds, and was ended{shorten(wrote)}")
+            wrote = f"; it wrote {rubbish!r}, which is not a protocol message" if rubbish else ""
+            return ToolError(f"{name} {what} within {seconds:g} seconds, so it was stopped{shorten(wrote)}")
         if isinstance(cause, httpx2.HTTPError):
-            return ToolError(f"{name} cannot be reached at {self.server.url}: {shorten(str(cause))}")
+            return ToolError(f"{name} does not answer at {self.server.url}: {shorten(str(cause))}")
         if is_closed(cause):
-            return ToolError(f"{name} {what}: it has ended the connection")
+            return ToolError(f"{name} {what}: it closed the connection")
         return ToolError(f"{name} {what}: {shorten(describe(cause))}")
 
 
@@ -241,7 +241,7 @@ def describe(error: BaseException) -> str:
     """The message of an error raised by the package mcp."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        return f"its answer is not of the protocol ({'.'.join(map(str, first['loc']))}: {first['msg']})"
+        return f"its answer breaks the protocol ({'.'.join(map(str, first['loc']))}: {first['msg']})"
     return f"{type(error).__name__}: {error}"
 
 

@@ -44,7 +44,7 @@ def open_client(server: ToolServer, flow: Flow) -> httpx2.AsyncClient:
     headers = {"User-Agent": "chatapp", "Accept-Encoding": "identity"}
     if server.key_variable:
         if not (key := os.environ.get(server.key_variable, "").strip()):
-            raise ToolError(f"the key of {server.name} is to be in {server.key_variable}, which is not set")
+            raise ToolError(f"the key of {server.name} should be in {server.key_variable}, which is not set")
         remote.refuse_readable_key()
         headers["Authorization"] = f"Bearer {key}"
 

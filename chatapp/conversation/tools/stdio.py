@@ -42,7 +42,7 @@ def environment(server: ToolServer) -> dict[str, str]:
     """The environment of a server: the usual variables, those it is passed, and its own."""
     if missing := [name for name in server.passed if name not in os.environ]:
         raise ToolError(
-            f"{server.name} is to be given {missing[0]}, which is not set; set it, or mend [mcp.{server.name}]"
+            f"{server.name} needs {missing[0]}, which is not set; set it, or remove it from pass in [mcp.{server.name}]"
         )
     names = (*USUAL, *server.passed)
     return {name: os.environ[name] for name in names if name in os.environ} | dict(server.env)
@@ -60,7 +60,7 @@ async def open_program(server: ToolServer, flow: Flow) -> AsyncIterator[Transpor
     except (OSError, ValueError) as error:
         told = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
         raise ToolError(
-            f"{server.name} does not start: {server.command[0]}: {told}; mend command in [mcp.{server.name}]"
+            f"cannot start {server.name}: {server.command[0]}: {told}; correct command in [mcp.{server.name}]"
         ) from error
     program = Program(process, flow)
     try:
@@ -115,10 +115,10 @@ class Program:
                         await session.send(message)
                 await self._tell_end()
             except Flood as flood:
-                self.flow.fault = f"{flood}; it was ended"
+                self.flow.fault = f"{flood}; it was stopped"
                 self.kill()
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-                self.flow.fault = self.flow.fault or "was ended"
+                self.flow.fault = self.flow.fault or "was stopped"
 
     async def _lines(self, stdout: ByteReceiveStream) -> AsyncIterator[bytes]:
         """The lines of its output; Flood if one is too long."""

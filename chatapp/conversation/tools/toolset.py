@@ -99,8 +99,8 @@ class Toolset:
         known = self.servers()
         for name in names:
             if name not in known:
-                near = suggest(name, known, f"known are {', '.join(known)}" if known else "chatapp mcp add names one")
-                raise ToolError(f"there is no server of tools {name!r} in settings.toml; {near}")
+                near = suggest(name, known, f"choose from {', '.join(known)}" if known else "see chatapp mcp add")
+                raise ToolError(f"unknown MCP server {name!r} in settings.toml; {near}")
         return [known[name] for name in names or known]
 
     def warn_once(self, text: str) -> None:
@@ -131,7 +131,7 @@ class Toolset:
                     if not (told := one_line(error)):
                         raise
                     self._resting.setdefault(name, (time.monotonic() + REST, told))
-                    troubles.append(f"{told}; its tools are left out")
+                    troubles.append(f"{told}; continuing without its tools")
             for trouble in dict.fromkeys(troubles):
                 if trouble not in self._told:
                     self._warn(trouble)
@@ -214,8 +214,8 @@ def read_tools(server: ToolServer, listed: Sequence[Listed], warn: Callable[[str
             warn(f"{server.name} has no tool {shorten(missing[0])}, which [mcp.{server.name}] names")
     elif len(listed) > TOOLS:
         raise ToolError(
-            f"{server.name} offers more than {TOOLS} tools, which no model could be told of: "
-            f"name some, as tools = [...] in [mcp.{server.name}]"
+            f"{server.name} offers more than {TOOLS} tools, the limit; "
+            f"choose some with tools = [...] in [mcp.{server.name}]"
         )
     found = dict[str, Tool]()
     for one in listed:
@@ -248,7 +248,7 @@ def read_result(result: CallToolResult) -> Result:
     if not text and result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
     if len(text) > RESULT:
-        text = f"{text[:RESULT]}\n[the other {len(text) - RESULT:,} characters were left out]"
+        text = f"{text[:RESULT]}\n[{len(text) - RESULT:,} more characters were left out]"
     return Result(text or "(nothing)", "failed" if result.is_error else "done")
 
 

@@ -156,7 +156,7 @@ class Cluster:
             ray.init(**given, **common)
         except Exception as error:  # Ray raises many types
             said = (str(error).splitlines() or [type(error).__name__])[0]
-            where = "Ray does not start here" if self.own else f"no cluster lets this process in at {address}"
+            where = "cannot start Ray on this machine" if self.own else f"cannot join the cluster at {address}"
             raise InputError(f"{where}: {said}") from error
         self.address = str(ray.get_runtime_context().gcs_address)
         logging.getLogger("ray.serve").setLevel(logging.ERROR)  # it logs every change of replicas
@@ -183,8 +183,8 @@ class Cluster:
         free = (ray.cluster_resources() if runs else ray.available_resources()).get("CPU", 0.0)
         if (needed := plan.fewest * plan.cpus) > free:
             raise InputError(
-                f"{plan.fewest} replicas of {plan.cpus:g} processors need {needed:g}; {free:g} are free "
-                "in the cluster: let nodes join, or lower --replicas or --cpus"
+                f"{plan.fewest} replicas of {plan.cpus:g} CPUs need {needed:g}; {free:g} are free "
+                "in the cluster; add nodes, or lower --replicas or --cpus"
             )
         scaling = {
             "min_replicas": plan.fewest,
@@ -211,7 +211,7 @@ class Cluster:
             why = serve.status().applications.get(name)
             with suppress(RayError, RayServeException):
                 serve.delete(name)
-            raise InputError(f"the replicas of {version.name} do not start: {explain(why, error)}") from error
+            raise InputError(f"cannot start the replicas of {version.name}: {explain(why, error)}") from error
 
     def open_replicas(self, version: Version) -> RayReplicas:
         """The replicas of a version."""

@@ -148,10 +148,10 @@ class DeployedEngine(ProxyEngine):
                                 self.turns.last_usage = delta.usage or self.last_usage
                                 yield delta
                                 last = time.perf_counter()
-                raise ReplicaLost("it ended without its end mark")
+                raise ReplicaLost("it ended without an end mark")
             except Diverged:
                 if not (exact and resumable):
-                    raise nobody("another replica computes otherwise") from None
+                    raise nobody("another replica computes different text") from None
                 exact = False
             except ReplicaLost as error:
                 failed = 0 if heard.count > count else failed + 1
@@ -171,4 +171,4 @@ def accept(message: Any) -> Any:  # Any: as a replica says it
 
 def nobody(why: str) -> Refusal:
     """The refusal when no replica could answer."""
-    return Refusal(UNAVAILABLE, f"no replica can answer now ({why}); ask again later", code="no_replica", retry_after=5)
+    return Refusal(UNAVAILABLE, f"no replica can answer now ({why}); try again later", code="no_replica", retry_after=5)

@@ -14,7 +14,7 @@ TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 def check_installed() -> None:
     """Raise InputError if Ray is not installed."""
     if find_spec("ray") is None:
-        raise InputError("Ray is not installed, which chatapp deploy ray needs; install chatapp with its extra `ray`")
+        raise InputError("chatapp deploy ray needs Ray, which is not installed; install chatapp with its extra `ray`")
 
 
 def prepare(home: Path, address: str) -> None:
@@ -27,7 +27,7 @@ def prepare(home: Path, address: str) -> None:
         return
     path = home / "deploy" / "ray-token"
     if address and not path.is_file():
-        raise InputError(f"the token of the cluster is needed: copy it to {path}, or name its file in {TOKENS[1]}")
+        raise InputError(f"this cluster needs a token; copy it to {path}, or set {TOKENS[1]} to its file")
     os.environ[TOKENS[1]] = str(keep_secret(path))
 
 
@@ -37,7 +37,7 @@ def check_reachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), 5).close()
     except OSError as error:
-        raise InputError(f"nothing answers at {address} ({error.strerror or error}); is Ray's head there?") from error
+        raise InputError(f"nothing answers at {address} ({error.strerror or error}); check Ray's head node") from error
 
 
 def keep_secret(path: Path) -> Path:

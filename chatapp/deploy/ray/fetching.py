@@ -77,7 +77,7 @@ def fetch(folder: Path, file: File, name: str, find: Find, patience: float) -> N
     """Download a file, trying one source after another, each resuming where the last one ended."""
     target = folder / file.path
     if not target.resolve().is_relative_to(folder.resolve()):
-        raise InputError(f"{name} has a file {file.path!r} outside of its folder: it is not fetched")
+        raise InputError(f"{name} has a file {file.path!r} outside its folder, which is refused")
     target.parent.mkdir(parents=True, exist_ok=True)
     known, start, failed, end = hashlib.sha256(), 0, "no node has it", time.monotonic() + patience
     with target.open("xb") as written:
@@ -104,5 +104,5 @@ def fetch(folder: Path, file: File, name: str, find: Find, patience: float) -> N
                     written.seek(0)
                     written.truncate()
             if time.monotonic() > end:
-                raise InputError(f"{file.path} of {name} ({size(file.size)}) cannot be fetched: {failed}")
+                raise InputError(f"{file.path} of {name} ({size(file.size)}) cannot be copied: {failed}")
             time.sleep(PAUSE)

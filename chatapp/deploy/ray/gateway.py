@@ -48,7 +48,7 @@ class DeployedStore(Store):
     def get(self, name: str) -> StoredModel:
         """The model; ModelNotFound for any other name."""
         if name != self.shown.name:
-            raise ModelNotFound(f"there is no model called {name!r}; this is a gateway to {self.shown.name}")
+            raise ModelNotFound(f"there is no model {name!r}; this gateway serves {self.shown.name}")
         return self.shown
 
     def list(self) -> list[StoredModel]:
@@ -105,7 +105,7 @@ class Gateway:
         registry = self.service.metrics.registry
         self.failovers = Histogram(
             "chatapp_failover_seconds",
-            "From the last word of a replica that was lost to the next one",
+            "From the last text of a lost replica to the next one",
             buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
             registry=registry,
         )

@@ -54,7 +54,7 @@ def share(shared: Path, version: Version, model: StoredModel) -> None:
     if target.is_dir():
         return
     if not shared.is_dir():
-        raise InputError(f"there is no folder {shared}; give one that all nodes reach, or leave --shared out")
+        raise InputError(f"there is no folder {shared}; choose one that all nodes can reach, or leave out --shared")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     for file in version.files:
@@ -71,9 +71,9 @@ def roll(cluster: Cluster, version: Version, model: StoredModel, plan: Plan) -> 
     log(f"{version.name} is ready: version {version.digest[:12]}")
     cluster.ledger.promote(version)
     if before and before.digest != version.digest:
-        log(f"{version.name} was version {before.digest[:12]}: what it is writing may end first")
+        log(f"{version.name} was version {before.digest[:12]}; its open answers are finished first")
         cluster.retire(before, plan.drain)
-        log(f"version {before.digest[:12]} has ended")
+        log(f"version {before.digest[:12]} has stopped")
 
 
 def answer(workspace: Workspace, cluster: Cluster, name: str, settings: ServerSettings, shared: str) -> None:

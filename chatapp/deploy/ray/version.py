@@ -61,10 +61,10 @@ def describe_version(store: Store, model: StoredModel, options: PlacementOptions
     """The version that a local model makes under this name; InputError if it cannot be deployed."""
     if model.export or links.linked(model.folder):
         raise InputError(
-            f"{model.name} is one file or an export that others made: nodes fetch checkpoints; pull or import that one"
+            f"{model.name} is a single file or an export, which cannot be deployed; pull or import its checkpoint"
         )
     if name and not is_name(name):
-        raise InputError(f"{name!r} cannot be the name of a model: no path, and no dot in front; choose another --name")
+        raise InputError(f"{name!r} is not a model name: no path and no leading dot; choose another --name")
     placement = rank_wanted(store, model, options, lambda reason: None)[0]
     files = [describe_file(model.folder, path) for path in checkpoint_files(model.folder)]
     return Version(name or model.name, tuple(files), placement)

@@ -109,7 +109,7 @@ class Wanted:
         self.text = str(given.get("text_input", ""))
         self.messages = read_messages(given, chats)
         if not self.messages and not self.text:
-            raise GenerationError("the prompt is empty: give text_input, or messages")
+            raise GenerationError("the prompt is empty; send text_input or messages")
         chosen = {name: given[name] for name in NAMED if name in given}
         if "stop" in given:
             chosen["stop"] = tuple(given["stop"])
@@ -124,9 +124,9 @@ def read_messages(given: Mapping[str, Any], chats: bool) -> list[Message]:
     if not given.get("messages"):
         return [Message("user", str(given["text_input"]))] if chats and given.get("text_input") else []
     if given.get("text_input"):
-        raise GenerationError("give text_input or messages, not both")
+        raise GenerationError("send text_input or messages, not both")
     if not chats:
-        raise GenerationError("this model has no chat template: it continues a text, give text_input")
+        raise GenerationError("this model has no chat template and only continues text; send text_input")
     try:
         messages = json.loads(given["messages"])
         read = [Message(one["role"], one["content"]) for one in messages]
@@ -148,7 +148,7 @@ def read_more(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise OptionError(f"options must be a JSON object ({error})") from error
     if not isinstance(more, dict) or (unknown := sorted({*more} - KNOWN)):
-        raise OptionError(f"there is no option {', '.join(unknown) if isinstance(more, dict) else more!r}")
+        raise OptionError(f"unknown option {', '.join(unknown) if isinstance(more, dict) else more!r}")
     return {name: as_option(name, value) for name, value in more.items()}
 
 

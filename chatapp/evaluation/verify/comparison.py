@@ -87,7 +87,7 @@ class Comparison:
         if self.nonfinite:
             found.append(f"{name}: {self.nonfinite} of {self.positions} positions have logits that are not finite")
         if self.misranked:
-            found.append(f"{name}: in {self.misranked} positions the runtime does not find its own largest logits")
+            found.append(f"{name}: in {self.misranked} positions the runtime's top logits are not its largest")
         for figure in self.broken:
             value: float | None = getattr(self, figure)
             if value is not None:

@@ -40,11 +40,11 @@ def from_file(path: Path, model: StoredModel, precision: str, on_progress: Progr
     made_from = arrays.pop("model", None)
     if made_from is not None and not np.array_equal(made_from, digest(checkpoint)):
         raise VerifyError(
-            f"{path} was made from another checkpoint than {model.name}; make one from this: --write FILE"
+            f"{path} was made from another checkpoint than {model.name}; to make one from it: --write FILE"
         )
     for name in ("tokens", "logits"):
         if name not in arrays:
-            raise VerifyError(f"{path} holds no array called {name!r} (it has: {', '.join(sorted(arrays)) or 'none'})")
+            raise VerifyError(f"{path} has no array {name!r} (it has: {', '.join(sorted(arrays)) or 'none'})")
     maker = bytes(arrays.pop("made_by", NOTHING).astype(np.uint8)).decode(errors="replace")
     parts = [part for part in PARTS if {f"{part}tokens", f"{part}logits"} <= arrays.keys()]
     for part in parts:
@@ -73,7 +73,7 @@ def check(tokens: np.ndarray, logits: np.ndarray, name: str, model: StoredModel,
     if tokens.ndim != 2 or logits.ndim != 3 or len(tokens) != len(logits) or not tokens.size:
         raise VerifyError(
             f"{name} has shape {logits.shape} and the tokens {tokens.shape}; "
-            "wanted are (rows, positions, vocabulary) and (rows, length)"
+            "expected (rows, positions, vocabulary) and (rows, length)"
         )
     if logits.shape[2] != vocabulary:
         raise VerifyError(
@@ -88,7 +88,7 @@ def check(tokens: np.ndarray, logits: np.ndarray, name: str, model: StoredModel,
     if not FEWEST <= logits.shape[1] <= tokens.shape[1] <= decoder.context_length:
         raise VerifyError(
             f"{name} has {logits.shape[1]} positions in rows of {tokens.shape[1]} tokens; "
-            f"wanted are {FEWEST} or more, in at most {decoder.context_length:,} tokens"
+            f"expected {FEWEST} or more, in at most {decoder.context_length:,} tokens"
         )
 
 
@@ -101,9 +101,9 @@ def read(path: Path) -> dict[str, np.ndarray]:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
     except (ValueError, TypeError, EOFError, BadZipFile, AttributeError, StoreError) as error:
-        why = error if isinstance(error, StoreError) else "it is no archive of arrays of numbers"  # NumPy says: pickle
-        advice = "make one with: chatapp verify MODEL --write FILE"
-        raise VerifyError(f"{path} is no reference file ({why}); {advice}") from error
+        why = error if isinstance(error, StoreError) else "it is not an archive of numeric arrays"  # NumPy says: pickle
+        advice = "to make one: chatapp verify MODEL --write FILE"
+        raise VerifyError(f"{path} is not a reference file ({why}); {advice}") from error
     for name, array in arrays.items():
         wanted = np.floating if "logits" in name else np.integer
         is_wide = array.dtype == DTYPES["BF16"] and wanted is np.floating
@@ -116,7 +116,7 @@ def check_destination(text: str) -> Path:
     """The path to write a reference to; raises at once if there is no such folder."""
     path = Path(text)
     if not path.absolute().parent.is_dir():
-        raise VerifyError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+        raise VerifyError(f"cannot write {path}: there is no folder {path.parent}; create it first")
     return path
 
 

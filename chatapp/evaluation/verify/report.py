@@ -66,13 +66,13 @@ def advise(verdict: Verdict) -> str:
     """What to do about a failure."""
     if any(not one.passed and one.what == NUMPY for one in verdict.comparisons):
         return (
-            f"chatapp reads the checkpoint otherwise than {verdict.reference} did. If that was of this model and in "
-            f"float32, please report it; if not: chatapp verify {verdict.model}"
+            f"chatapp reads the checkpoint differently than {verdict.reference}. If that was of this model and in "
+            f"float32, please report it; otherwise run: chatapp verify {verdict.model}"
         )
     again = "another --backend or --device" if verdict.precision == "f32" else "--precision f32, or another --backend"
     return (
-        f"{verdict.precision} is not chosen on {verdict.backend} {verdict.device} any more, unless --precision names "
-        f"it. Try {again}; chatapp rm {verdict.model} lets it be lowered anew."
+        f"{verdict.precision} is no longer chosen on {verdict.backend} {verdict.device}, unless --precision names "
+        f"it. Try {again}; chatapp rm {verdict.model} lets it be lowered again."
     )
 
 

@@ -108,7 +108,7 @@ def verify_part(
     """
     decoder, _ = open_weights(model)
     prompts = make_prompts(model, decoder)[0]
-    notes = [f"only a part of the model was compared; for all of it: chatapp verify {model.name}"]
+    notes = [f"only part of the model was compared; to compare all of it: chatapp verify {model.name}"]
     comparisons = []
     precisions = list(dict.fromkeys(("f32", variant.precision)))
     for place, precision in enumerate(precisions):
@@ -150,7 +150,7 @@ def judge(store: Store, model: StoredModel, variant: Variant, device: str, found
     try:
         store.keep_verdict(variant, device, asdict(verdict))
     except StoreError as error:
-        return replace(verdict, notes=(*verdict.notes, f"this verdict was not kept: {error}"))
+        return replace(verdict, notes=(*verdict.notes, f"cannot save this result: {error}"))
     return verdict
 
 

@@ -122,10 +122,10 @@ def check_peak(peak: float | np.floating) -> None:
     if isfinite(peak):
         return
     if peak == -inf:
-        raise GenerationError("no token can follow: every one of them is forbidden; forbid fewer")
+        raise GenerationError("no token can follow: all of them are forbidden; forbid fewer")
     raise GenerationError(
         "the model computed logits that are not numbers; its weights may be damaged, "
-        "or this precision does not suit it: try another one"
+        "or this precision is unsuitable; try another --precision"
     )
 
 

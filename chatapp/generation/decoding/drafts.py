@@ -136,9 +136,9 @@ def check_draft(tokenizer: Tokenizer, session: Session, draft_tokenizer: Tokeniz
             "of both are not the other's; choose a smaller model of the same family"
         )
     if draft_session.whole_prompts or session.whole_prompts:
-        raise GenerationError("an encoder-decoder neither drafts nor is drafted for; leave the draft model out")
+        raise GenerationError("a draft model does not work with an encoder-decoder; leave it out")
     if draft_session.vocab_size < len(own):
         raise GenerationError(
-            f"the draft model gives logits of {draft_session.vocab_size:,} tokens, and its tokenizer has {len(own):,}; "
+            f"the draft model has logits for {draft_session.vocab_size:,} tokens, and its tokenizer has {len(own):,}; "
             "choose another draft model"
         )

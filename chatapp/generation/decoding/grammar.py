@@ -28,7 +28,7 @@ QUIET = LLParserLimits(verbose_errors=False)
 ENDED = "NoExtension"
 """The beginning of the matcher's error when nothing may follow."""
 IMPOSSIBLE = "Unsatisfiable"
-EMPTY = "allows no text at all; nothing could be answered"
+EMPTY = "allows no text at all, so no answer is possible"
 
 
 def check_grammar(options: Options) -> None:
@@ -45,7 +45,7 @@ def write_grammar(options: Options, name: str) -> str:
         try:
             return _write_schema(_read_schema(value) if name == "json_schema" else {"type": "object"})
         except RecursionError:
-            raise OptionError("json_schema has too many parts in each other; make it flatter", name) from None
+            raise OptionError("json_schema is nested too deeply; make it flatter", name) from None
     if name == "choice":
         return LLMatcher.grammar_from_lark(f"start: {' | '.join(json.dumps(one, ensure_ascii=False) for one in value)}")
     grammar = LLMatcher.grammar_from_regex(value) if name == "regex" else LLMatcher.grammar_from_lark(value)
@@ -60,7 +60,7 @@ def _read_schema(text: str) -> Any:  # Any: JSON
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        message = f"json_schema is no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        message = f"json_schema is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         raise OptionError(message, "json_schema") from error
 
 
@@ -182,11 +182,11 @@ class Grammar:
     def allowed(self, tokens: Sequence[int]) -> np.ndarray:
         """The tokens that may follow, (vocab,) bool; OptionError if the vocabulary has none."""
         if not self._move(tokens):
-            raise OptionError(f"{self.name} does not allow what the answer begins with; begin it anew", self.name)
+            raise OptionError(f"{self.name} does not allow the answer's beginning; start a new answer", self.name)
         mask = self._mask()
         self._check()
         if not mask[:-1].any():
-            raise OptionError(f"{self.name} wants what no token of this model spells; ask for another", self.name)
+            raise OptionError(f"{self.name} needs text that no token of this model can write; change it", self.name)
         return mask[:-1]
 
     def forced(self, tokens: Sequence[int]) -> Sequence[int]:

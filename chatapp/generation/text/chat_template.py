@@ -46,9 +46,7 @@ class ChatTemplate:
         """Read the template of the checkpoint in `folder`."""
         source = chat_template(folder)
         if source is None:
-            raise GenerationError(
-                f"there is no chat template in {folder}: the model continues text, but cannot converse"
-            )
+            raise GenerationError(f"no chat template in {folder}: the model continues text but cannot chat")
         self.source, self.name = source, folder.name
         self.special = special_tokens(folder)
         self.renderer = renderer
@@ -140,7 +138,7 @@ class ChatTemplate:
         effort = {EFFORT: think} if isinstance(think, str) and knows_effort else {}
         if think is not None and self.switch is None and not effort and (think or thinks(self.source)):
             choices = f"a choice of {', '.join(EFFORTS)} (reasoning effort)" if knows_effort else "no switch"
-            raise GenerationError(f"{self.name} cannot switch its thinking: its chat template has {choices}")
+            raise GenerationError(f"{self.name} cannot turn thinking on or off: its chat template has {choices}")
         turns = [[_describe(message) for message in messages] for messages in conversations]
         if ANSWERED_WITHIN in self.source:
             turns = [answer_within(one) for one in turns]

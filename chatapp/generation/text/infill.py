@@ -217,7 +217,7 @@ def _find_form(tokenizer: Tokenizer) -> Form:
     form = next((form for form in FORMS if _has(tokenizer, form)), LEFT_TO_RIGHT)
     order = tokenizer.config.get("fim_order", "psm")
     if order not in ("psm", "spm"):
-        raise GenerationError(f"tokenizer_config.json says fim_order {order!r}; known are psm and spm")
+        raise GenerationError(f"tokenizer_config.json says fim_order {order!r}; choose from psm and spm")
     if order == "spm":
         swapped = re.fullmatch(r"(<[^>]+>)\{prefix\}(<[^>]+>)\{suffix\}(<[^>]+>)", form.gap)
         return Form("{}{}{{suffix}}{}{{prefix}}".format(*swapped.groups())) if swapped else form

@@ -93,7 +93,7 @@ class Renderer:
             if self._process and resident_memory(self._process.pid) > HELD:
                 self.close()  # fragmented memory would count for the next request
         if said.get("exceeded") == "length":
-            raise RenderingError(f"takes more than {length:,} characters; it is not what a model needs")
+            raise RenderingError(f"renders to more than {length:,} characters; fix the template")
         if "exceeded" in said:
             raise RenderingError(_memory_exceeded(memory))
         if "refused" in said:
@@ -153,7 +153,7 @@ class Renderer:
         if watch.reason == "memory":
             raise RenderingError(_memory_exceeded(memory))
         if watch.reason == "time" or (sys.platform != "win32" and code == -signal.SIGPROF):
-            raise RenderingError(f"takes more than {seconds:.1f} seconds; it is not what a model needs")
+            raise RenderingError(f"takes more than {seconds:.1f} seconds; fix the template")
         raise RenderingError(f"cannot be rendered: the process for it ended ({describe_ending(code)})")
 
 
@@ -169,7 +169,7 @@ def exchange(stdin: IO[bytes] | None, stdout: IO[bytes] | None, line: bytes) -> 
 
 
 def _memory_exceeded(memory: int) -> str:
-    return f"takes more than {memory // 1_000_000:,} MB of memory; it is not what a model needs"
+    return f"takes more than {memory // 1_000_000:,} MB of memory; fix the template"
 
 
 RENDERER = Renderer()

@@ -292,7 +292,7 @@ def _open(path: Path, folder: Path) -> tokenizers.Tokenizer:
         from model_store.tokenizers.tokenizer import convert
 
         content = convert(folder)
-        with _narrowed(f"cannot make a tokenizer of {folder}"):
+        with _narrowed(f"cannot load the tokenizer of {folder}"):
             vocabulary = tokenizers.Tokenizer.from_str(json.dumps(content))
     vocabulary.no_truncation()
     vocabulary.no_padding()
@@ -319,7 +319,7 @@ def _narrowed(what: str) -> Iterator[None]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise GenerationError(f"{what}: {error}; fetch the tokenizer's file again") from error
+        raise GenerationError(f"{what}: {error}; pull or download the tokenizer again") from error
 
 
 def _alphabet() -> dict[int, int]:

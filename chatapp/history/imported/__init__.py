@@ -71,7 +71,7 @@ def read(text: str, name: str) -> Batch:
 def take(facts: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:  # Any: JSON, checked here
     """A required field of a JSON object, of this type."""
     if not isinstance(facts, dict):
-        raise NotUnderstood(f"{where} is no JSON object")
+        raise NotUnderstood(f"{where} is not a JSON object")
     if key not in facts:
         raise NotUnderstood(f"{where} has no {key!r}")
     value = facts[key]
@@ -176,7 +176,7 @@ def _time(facts: Any, key: str, where: str) -> float:
     """Seconds since 1970, within the years of calendars."""
     value = take(facts, key, (int, float), where)
     if not 0 <= value < 4e9:
-        raise NotUnderstood(f"{where} has {key!r}: {value}, which is no time")
+        raise NotUnderstood(f"{where} has {key!r}: {value}, which is not a time")
     return float(value)
 
 

@@ -90,5 +90,5 @@ def _text(content: dict[str, Any], where: str, left_out: Counter[str]) -> str:
             left_out[name] += 1
             pieces.append(f"[{name} left out]")
         elif part is not None:
-            raise NotUnderstood(f"{where} has the part {shorten(part)}, which is no text")
+            raise NotUnderstood(f"{where} has the part {shorten(part)}, which is not text")
     return "\n".join(pieces)

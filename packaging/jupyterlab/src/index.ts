@@ -33,7 +33,7 @@ class Provider implements IInlineCompletionProvider {
     properties: {
       threshold: {
         title: 'Threshold',
-        description: 'How likely an offer must be right to be shown unasked: from 0, where all are shown, to 1.',
+        description: 'How likely a suggestion must be right to appear by itself: from 0, where all do, to 1.',
         type: 'number',
         minimum: 0,
         maximum: 1

@@ -14,7 +14,7 @@ HOSTILE = str(Path(__file__).parents[2] / "support" / "hostile_tool_server.py")
 def test_a_server_is_named_and_forgotten(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mcp", "list"]) == 0 and "chatapp mcp add" in capsys.readouterr().err
     assert main(["mcp", "add", "far", "https://x.example/mcp", "--key-variable", "K"]) == 0
-    assert "goes to x.example" in capsys.readouterr().err
+    assert "go to x.example" in capsys.readouterr().err
     assert main(["mcp", "add", "near", "--env", "A=b=c", "--pass", "HOME", "--", "run", "--fast"]) == 0
     capsys.readouterr()
     assert main(["mcp", "list", "--json"]) == 0
@@ -52,18 +52,18 @@ def test_of_damaged_settings_nothing_is_removed(text: str, home: Path, capsys: p
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["add"], 2, "which server?"),
-        (["add", "x"], 2, "what is it?"),
-        (["add", "x", "http://a/mcp", "b"], 2, "an address stands alone"),
-        (["add", "x", "ftp://a"], 1, "no web address"),
-        (["add", "x y", "run"], 1, "is no server"),
+        (["add"], 2, "no server given"),
+        (["add", "x"], 2, "no command or URL given"),
+        (["add", "x", "http://a/mcp", "b"], 2, "unexpected argument 'b' after the URL"),
+        (["add", "x", "ftp://a"], 1, "is not a URL"),
+        (["add", "x y", "run"], 1, "is not a server"),
         (["add", "x", "run", "--env", "A"], 2, "--env A has no value"),
         (["add", "x", "http://a.example/mcp", "--key-variable", "K"], 1, "is not encrypted"),
-        (["remove", "x"], 1, "there is no server 'x'"),
-        (["import"], 2, "which file?"),
+        (["remove", "x"], 1, "unknown server 'x'"),
+        (["import"], 2, "no file given"),
         (["import", "pyproject.toml"], 1, "is not valid JSON"),
         (["import", "tests/budgets.json"], 1, "neither mcpServers nor servers"),
-        (["tools", "x"], 1, "there is no server of tools 'x'"),
+        (["tools", "x"], 1, "unknown MCP server 'x'"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -76,7 +76,7 @@ def test_options_of_a_program_are_told_their_place(home: Path, capsys: pytest.Ca
     with pytest.raises(SystemExit) as end:
         main(["mcp", "add", "x", "npx", "-y", "server"])
     assert end.value.code == 2
-    assert "there is no option -y: those of the program stand behind --" in capsys.readouterr().err
+    assert "unknown option -y; put the program's own options after --" in capsys.readouterr().err
     assert main(["mcp", "add", "x", "--", "npx", "-y", "server"]) == 0
 
 
@@ -85,11 +85,11 @@ def test_what_servers_offer_is_listed_harmlessly(home: Path, capsys: pytest.Capt
     assert main(["mcp", "add", "odd", sys.executable, HOSTILE, "escapes"]) == 0
     capsys.readouterr()
     assert main(["mcp", "add", "gone", "no-such-program"]) == 0
-    assert capsys.readouterr().err == "Warning: there is no program 'no-such-program' here yet\n"
+    assert capsys.readouterr().err == "Warning: program 'no-such-program' not found\n"
     capsys.readouterr()
     assert main(["mcp", "tools"]) == 1
     out, err = capsys.readouterr()
-    assert "weather" in out and "\x1b" not in out and "gone does not start" in err
+    assert "weather" in out and "\x1b" not in out and "cannot start gone" in err
     assert main(["mcp", "tools", "odd", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["parameters"]["required"] == ["city"]
 

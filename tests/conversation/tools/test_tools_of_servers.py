@@ -65,11 +65,11 @@ def test_a_tool_is_listed_and_called(hostile: Open, told: list[str]) -> None:
 @pytest.mark.parametrize(
     ("way", "seconds", "message"),
     [
-        ("hangs", 1.0, "The call failed: bad gave no result within 1 seconds, and was ended"),
+        ("hangs", 1.0, "The call failed: bad gave no result within 1 seconds, so it was stopped"),
         ("dies", PATIENCE, "The call failed: bad ended (exit code 7): a last word"),
-        ("floods", PATIENCE, "The call failed: bad sent a message of more than 4 MB; it was ended"),
-        ("chatters", PATIENCE, "The call failed: bad sent more than 2,000 messages in 10 seconds; it was ended"),
-        ("lies", PATIENCE, "The call failed: bad gave no result: its answer is not of the protocol (content: Input"),
+        ("floods", PATIENCE, "The call failed: bad sent a message of more than 4 MB; it was stopped"),
+        ("chatters", PATIENCE, "The call failed: bad sent more than 2,000 messages in 10 seconds; it was stopped"),
+        ("lies", PATIENCE, "The call failed: bad gave no result: its answer breaks the protocol (content: Input"),
         ("promises", PATIENCE, "The call failed: bad broke its word: Invalid structured content returned by tool"),
     ],
 )
@@ -90,14 +90,14 @@ def test_what_nobody_asked_for_is_passed_over(hostile: Open, way: str) -> None:
 
 def test_a_large_result_is_cut_and_a_picture_named(hostile: Open) -> None:
     result = call(hostile("large"))
-    assert len(result.text) < 31_000 and "the other 70,0" in result.text
+    assert len(result.text) < 31_000 and "more characters were left out" in result.text
 
 
 def test_ten_thousand_tools_are_refused_until_some_are_named(hostile: Open, told: list[str]) -> None:
     assert not look(hostile("many", "10000"))
     assert told == [
-        "bad offers more than 128 tools, which no model could be told of: name some, as tools = [...] in [mcp.bad]; "
-        "its tools are left out"
+        "bad offers more than 128 tools, the limit; choose some with tools = [...] in [mcp.bad]; "
+        "continuing without its tools"
     ]
     server = ToolServer("bad", (sys.executable, str(HOSTILE), "many", "200"), tools=("tool7", "tool99"))
     toolset = Toolset(lambda: {"bad": server}, told.append)
@@ -149,11 +149,11 @@ def test_a_server_that_is_none_is_told_of(told: list[str]) -> None:
 
     toolset = Toolset(lambda: servers, told.append, connections=Quick())
     assert not toolset.look([*servers, "none"])
-    assert "prints listed no tools within 1 seconds, and was ended; it wrote 'Welcome to my server!'" in told[0]
-    assert told[1].startswith("gone does not start: no-such-program: no such file or directory")
+    assert "prints listed no tools within 1 seconds, so it was stopped; it wrote 'Welcome to my server!'" in told[0]
+    assert told[1].startswith("cannot start gone: no-such-program: no such file or directory")
     assert told[2].startswith("ends ended (exit code 1): nothing here")
     assert "NO_SUCH_VARIABLE, which is not set" in told[3]
-    assert told[4].startswith("there is no server of tools 'none' in settings.toml")
+    assert told[4].startswith("unknown MCP server 'none' in settings.toml")
     before = len(told)
     toolset.look([*servers, "none"])
     assert len(told) == before, "the same is not told again"
@@ -234,7 +234,7 @@ def test_offline_refuses_another_machine_and_keys_are_not_sent_in_the_clear(
     monkeypatch.setenv(VARIABLE, "1")
     toolset.retry_failed()
     toolset.look(["far"])
-    assert "TOOL_KEY, which is not set" in told[0] and "is not encrypted" in told[1] and "no web address" in told[2]
+    assert "TOOL_KEY, which is not set" in told[0] and "is not encrypted" in told[1] and "is not a URL" in told[2]
     assert "192.0.2.1 is another machine" in told[3] and "secret" not in "".join(told)
     assert issubclass(Offline, Exception) and issubclass(ToolError, Exception)
 

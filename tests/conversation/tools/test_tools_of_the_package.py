@@ -84,7 +84,7 @@ def test_a_call_can_be_left(toolset: Toolset) -> None:
 def test_a_server_that_dies_is_told_of(toolset: Toolset) -> None:
     stdio = bool(toolset.servers()["demo"].command)
     died = call(toolset, "die")
-    expected = "demo ended (exit code 3): out of luck" if stdio else "demo gave no result: it has ended the connection"
+    expected = "demo ended (exit code 3): out of luck" if stdio else "demo gave no result: it closed the connection"
     assert died == Result(f"The call failed: {expected}", "failed")
 
 
