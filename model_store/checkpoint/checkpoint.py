@@ -80,8 +80,8 @@ def refuse_adapter(folder: Path) -> None:
     if (folder / "adapter_config.json").is_file() and all(name.startswith("adapter_model") for name in weights):
         base = read_json(folder / "adapter_config.json").get("base_model_name_or_path", "another model")
         raise UnsupportedCheckpoint(
-            f"{folder} holds an adapter (adapter_config.json) for {base} and no model; merge the two first, with"
-            " merge_and_unload of the library peft, and take what that saves"
+            f"{folder} is an adapter (adapter_config.json) for {base}, not a model; merge the two with"
+            " merge_and_unload of the library peft, and use the result"
         )
 
 
@@ -161,7 +161,7 @@ def refuse_rounded(path: Path, header: dict[str, Any]) -> None:
     for name, entry in header.items():
         if entry["dtype"] not in ROUNDED and UNREAD.fullmatch(entry["dtype"]):
             raise UnsupportedCheckpoint(
-                f"{path}: the tensor {name} is rounded already ({entry['dtype']}); take the publisher's checkpoint in"
+                f"{path}: the tensor {name} is rounded already ({entry['dtype']}); use the publisher's checkpoint in"
                 " bfloat16, float16 or float32"
             )
 

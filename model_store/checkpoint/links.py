@@ -17,7 +17,7 @@ def linked(folder: Path) -> Path | None:
         return None
     path = read_json(folder / LINK).get("file")
     if not isinstance(path, str):
-        raise UnsupportedCheckpoint(f"{folder / LINK} names no file; remove the model, and import it anew")
+        raise UnsupportedCheckpoint(f"{folder / LINK} names no file; remove the model and import it again")
     return folder / path
 
 

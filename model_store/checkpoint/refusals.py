@@ -120,7 +120,7 @@ def refuse_task(config: Config) -> None:
         task = TASK.search(str(architecture))
         if task and task[1] not in WRITES:
             raise UnsupportedCheckpoint(
-                f"{str(architecture)[:60]} (architectures in config.json) writes no text; take a checkpoint that ends"
+                f"{str(architecture)[:60]} (architectures in config.json) writes no text; use a checkpoint that ends"
                 " in ForCausalLM"
             )
 

@@ -56,7 +56,7 @@ def refuse_rounded(kind: str, quantization: object) -> None:
         method += f", because of {cut(unread)}"
     raise UnsupportedCheckpoint(
         "this checkpoint is rounded already, and not in a way that is read (quantization_config in config.json:"
-        f" {method}); take one that docs/formats.md lists, or the publisher's in bfloat16, float16 or float32, which is"
+        f" {method}); use one that docs/formats.md lists, or the publisher's in bfloat16, float16 or float32, which is"
         " rounded here as you ask"
     )
 
@@ -162,7 +162,7 @@ def join(tensors: Mapping[str, Tensor], config: Fields) -> dict[str, Tensor]:
     for name, tensor in found.items():
         if tensor.dtype in fp8.DTYPES.values():
             raise UnsupportedCheckpoint(
-                f"{tensor.path}: the tensor {name} is rounded to {tensor.dtype} and has no scale; take the publisher's"
+                f"{tensor.path}: the tensor {name} is rounded to {tensor.dtype} and has no scale; use the publisher's"
                 " checkpoint in bfloat16, float16 or float32"
             )
     return {name: tensor for name, tensor in found.items() if tensor.dtype.kind not in "iu"}

@@ -42,7 +42,7 @@ def fits(kind: str, quantization: object) -> bool:
         if (stated := quantization.get(name)) not in values:
             raise UnsupportedCheckpoint(
                 f"{name} (quantization_config in config.json) is {shown(stated)}, and only"
-                f" {' or '.join(map(repr, values))} is read here; take microsoft/bitnet-b1.58-2B-4T"
+                f" {' or '.join(map(repr, values))} is read here; use microsoft/bitnet-b1.58-2B-4T"
             )
     return True
 

@@ -42,10 +42,10 @@ LONGEST = 1 << 24
 WIDEST = 1 << 12
 """Largest credible head."""
 NO_MODEL = {
-    "adapter": "an adapter, which changes another model; merge the two first, and convert what that gives",
-    "mmproj": "an image encoder; take the file of the language model beside it",
-    "imatrix": "statistics for rounding and no model; take the file of the model",
-    "vocab": "a vocabulary without weights; take the file of the model",
+    "adapter": "an adapter for another model; merge the two, then convert the result",
+    "mmproj": "an image encoder; use the file of its language model",
+    "imatrix": "statistics for rounding, not a model; use the file of the model",
+    "vocab": "a vocabulary without weights; use the file of the model",
 }
 """Values of `general.type`."""
 
@@ -57,7 +57,7 @@ def config_of(header: Header, tensors: dict[str, Tensor]) -> Fields:
         return fields_of(header, tensors)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         what = f"the key {error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-        raise UnsupportedCheckpoint(f"{header.path} cannot be used: {what}; take another conversion of it") from error
+        raise UnsupportedCheckpoint(f"{header.path} cannot be used: {what}; use another conversion of it") from error
 
 
 def refuse(header: Header) -> None:
@@ -68,7 +68,7 @@ def refuse(header: Header) -> None:
     if int(number(header, "split.count") or 0) > 1:
         raise UnsupportedCheckpoint(
             f"{path} is one of {header.metadata['split.count']} parts of a model; join them with llama-gguf-split"
-            " --merge, and import what that gives"
+            " --merge, then import the result"
         )
 
 

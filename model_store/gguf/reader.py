@@ -84,7 +84,7 @@ def read_header(path: Path) -> Header:
                 return parse(path, Cursor(data), size)
     except Damage as error:
         refuse_pointer(path)
-        raise UnsupportedCheckpoint(f"{path} is damaged or no GGUF file: {error}; download it again") from error
+        raise UnsupportedCheckpoint(f"{path} is damaged or not a GGUF file: {error}; download it again") from error
     except OSError as error:
         raise UnsupportedCheckpoint(f"cannot read {path}: {error.strerror}; check the file") from error
 
@@ -193,7 +193,7 @@ def described(path: Path, cursor: Cursor, name: str) -> Entry:
         known = ", ".join(kind.name for kind in KINDS.values())
         raise UnsupportedCheckpoint(
             f"{path}: the tensor {name} is of the type {what}, which is not supported (known: {known}); "
-            "take the same model in one of these"
+            "use the same model in one of these"
         )
     kind = KINDS[number]
     if 0 in shape or shape[-1] % kind.block or (kind.tail and count != 2):

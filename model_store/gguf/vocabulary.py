@@ -128,7 +128,7 @@ def tokenizer_files(header: Header) -> Files:
         return files_of(header)
     except (ValueError, TypeError) as error:
         raise UnsupportedCheckpoint(
-            f"the tokenizer in {header.path} cannot be used: {error}; take another conversion of it"
+            f"the tokenizer in {header.path} cannot be used: {error}; use another conversion of it"
         ) from error
 
 
