@@ -12,6 +12,7 @@ from typing import Any, Literal
 from chatapp.text.child import Child, describe_ending, parse
 from chatapp.text.printable import printable
 from chatapp.text.units import duration, milliseconds, percent, size
+from model_store.hub.catalog import name_of
 
 Kind = Literal["pull", "verify", "bench", "remove", "plan", "search"]
 State = Literal["queued", "running", "done", "failed", "cancelled"]
@@ -69,7 +70,7 @@ class Job:
     @property
     def name(self) -> str:
         """The model's name in the store."""
-        return self.model.replace("/", "--")
+        return name_of(self.model)
 
 
 OnChange = Callable[[Job], object]

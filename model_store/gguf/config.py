@@ -37,6 +37,8 @@ UNIMPORTANT = (
     "rope.dimension_sections",
 )
 """Keys that repeat what the tensors show, or hold for every supported model."""
+FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+"""The tensors that are fields of config.json."""
 LONGEST = 1 << 24
 """Longest credible context, in tokens."""
 WIDEST = 1 << 12
@@ -174,12 +176,13 @@ def scaling(header: Header, prefix: str, tensors: dict[str, Tensor]) -> Fields |
     """The field `rope_scaling` of config.json."""
     kind = header.metadata.get(prefix + "rope.scaling.type", "linear")  # llama.cpp's default
     factor = number(header, prefix + "rope.scaling.factor") or number(header, prefix + "rope.scale_linear")
-    if "rope_freqs.weight" in tensors and kind in ("linear", "none"):  # Llama 3.1: the scaling is a tensor
+    freqs, *by_length = FACTORS
+    if freqs in tensors and kind in ("linear", "none"):  # Llama 3.1: the scaling is a tensor
         stretch = (factor or 1) if kind == "linear" else 1
-        factors = [one * stretch for one in factors_of(tensors, "rope_freqs.weight")]
+        factors = [one * stretch for one in factors_of(tensors, freqs)]
         return {"rope_type": "longrope", "short_factor": factors, "long_factor": factors, "attention_factor": 1.0}
-    if "rope_factors_long.weight" in tensors:
-        long, short = (factors_of(tensors, f"rope_factors_{name}.weight") for name in ("long", "short"))
+    if by_length[0] in tensors:
+        long, short = (factors_of(tensors, name) for name in by_length)
         amplitude = number(header, f"{prefix}rope.scaling.attn_factor") or 1.0
         return {"rope_type": "longrope", "long_factor": long, "short_factor": short, "attention_factor": amplitude}
     if kind == "none" or (kind == "linear" and factor in (None, 0, 1)):

@@ -12,11 +12,12 @@ from model_store.errors import ModelNotFound
 from model_store.models import BUILTIN
 
 PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_-])?"
-REPOSITORY = re.compile(rf"({PART}/{PART})(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")
+HUB = r"(?:(?:https?://)?(?:huggingface\.co|hf\.co)/)?"
+REPOSITORY = re.compile(rf"{HUB}({PART}/{PART})(?::({PART}))?(?:@([A-Za-z0-9_][A-Za-z0-9_./-]{{0,100}}))?")
+"""A repository, its page's URL or Ollama's name of it (hf.co/org/name); a GGUF file's quantisation; a revision."""
+SPELLING = "ORGANISATION/NAME[:QUANTISATION][@REVISION]"
 PAGE = re.compile(rf"(?:https?://)?[a-z0-9-]+\.[^/]+/({PART}/{PART})")
-"""The URL of a repository's page, or Ollama's name of it: hf.co/org/name."""
-GGUF = re.compile(rf"({PART})[-_.]gguf\b.*", re.IGNORECASE)
-"""A name that says that there are GGUF files, and which model is in them."""
+"""The beginning of any web page's URL that may be a repository's."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Reference:
     name: str
     repository: str
     revision: str | None
+    quantization: str | None = None
+    """The quantisation of the GGUF file to pull, in capitals, or the file's name without its ending."""
 
 
 @cache
@@ -57,41 +60,39 @@ def catalog() -> Mapping[str, Entry]:
 
 def tell_pull(text: str) -> str:
     """How to get a model that is not here; what looks like a repository may be a path."""
-    if hint := tell_gguf(text):
-        return hint
-    page = PAGE.match(text)
+    page, found = PAGE.match(text), REPOSITORY.fullmatch(text)
     if page or text.lower() in catalog():
-        return f"to pull it: chatapp pull {page[1] if page else text}"
-    return f"check the path or, if the Hub has it: chatapp pull {text}" if REPOSITORY.fullmatch(text) else ""
+        wanted = spell(*found.groups()) if found else page[1] if page else text
+        return f"to pull it: chatapp pull {wanted}"
+    return f"check the path or, if the Hub has it: chatapp pull {text}" if found else ""
 
 
-def tell_gguf(text: str) -> str:
-    """What to do where a repository's name says that it holds GGUF files, which are not pulled."""
-    found = GGUF.fullmatch(text.rpartition("/")[2]) if "/" in text and not text.lower().endswith(".gguf") else None
-    if not found:
-        return ""
-    meant = suggest(found[1].lower(), catalog(), near=0.8)
-    checkpoint = f"pull the checkpoint ({meant})" if meant else "pull the checkpoint"
-    return f"GGUF files are not pulled: {checkpoint}, or download one, and: chatapp import FILE"
+def spell(repository: object, quantization: object, revision: object) -> str:
+    """What `refer` parses."""
+    return f"{repository}{f':{quantization}' if quantization else ''}{f'@{revision}' if revision else ''}"
+
+
+def name_of(text: str) -> str:
+    """The name in the store of the model that a text of `spell` means."""
+    return text.replace("/", "--").replace(":", "--")
 
 
 def refer(text: str) -> Reference:
-    """Parse `text`: a name of the catalogue, or `organisation/name`, `...@revision`."""
+    """Parse `text`: a name of the catalogue, or `organisation/name`, `...:quantisation`, `...@revision`."""
     if entry := catalog().get(text.lower()):
         return Reference(entry.name, entry.repository, entry.revision)
     found = REPOSITORY.fullmatch(text)
     if not found or ".." in text or "--" in found[1] or text.endswith((".git", "/")):
-        hint = suggest(text.lower(), catalog(), "see chatapp search, or give ORGANISATION/NAME[@REVISION]")
+        hint = suggest(text.lower(), catalog(), f"see chatapp search, or give {SPELLING}")
         if text == BUILTIN:
             hint = "it comes with chatapp; run: chatapp run builtin"
-        elif told := tell_gguf(text):
-            hint = told
         elif page := PAGE.match(text):
             hint = f"instead of a URL, give {page[1]}"
         raise ModelNotFound(f"no model {text!r} in the catalogue; {hint}")
-    repository, revision = found[1], found[2]
+    repository, quantization, revision = found.groups()
+    if quantization:
+        quantization = quantization.upper().removesuffix(".GGUF")
     for entry in catalog().values():
-        if entry.repository.lower() == repository.lower() and revision in (None, entry.revision):
+        if entry.repository.lower() == repository.lower() and revision in (None, entry.revision) and not quantization:
             return Reference(entry.name, entry.repository, entry.revision)
-    name = f"{repository}@{revision}" if revision else repository
-    return Reference(name.replace("/", "--"), repository, revision)
+    return Reference(name_of(spell(repository, quantization, revision)), repository, revision, quantization)

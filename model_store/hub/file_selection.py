@@ -11,7 +11,8 @@ from model_store.models import DEVICES
 from model_store.prebuilt import GRAPHS, PACKAGE
 
 TEXTS: tuple[str, ...] = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
-TEXTS += ("added_tokens.json", "chat_template.jinja", "README.md", "LICENSE", "LICENSE.txt")
+CARDS = ("README.md", "LICENSE", "LICENSE.txt")
+TEXTS += ("added_tokens.json", "chat_template.jinja", *CARDS)
 VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
 """Files to make a tokenizer of, if there is no tokenizer.json."""
 WEIGHTS = (
@@ -29,6 +30,15 @@ OTHERS = {
     ".pth": "PyTorch pickles",
     ".npz": "NumPy weights",
 }
+PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "MXFP4", "F16", "BF16", "F32")
+"""Quantisations of GGUF files in order of preference, where none is asked for; Ollama begins with the same."""
+QUANTIZATION = re.compile(r"(?:.*?[-_.])?((?:UD-)?(?:I?Q\d|TQ\d|I2_S|B?F16|FP16|F32|MXFP4)\w*)", re.IGNORECASE)
+"""The name of a GGUF file, without its ending, that tells its quantisation."""
+PART = re.compile(r"-\d{5}-of-\d{5}$")
+"""The end of the name of a GGUF file that is a part of one."""
+BESIDE = re.compile(r"mmproj|imatrix[^-.]*\.gguf$", re.IGNORECASE)
+"""Names of GGUF files that hold no language model."""
+BY_HAND = "download it, join it with llama-gguf-split --merge if it is in parts, and: chatapp import FILE"
 LIMIT = 1 << 40
 """Largest file in bytes; no model that runs on one machine has a larger one."""
 TEXT_LIMIT = 1 << 28
@@ -85,6 +95,12 @@ class Listing(Mapping[str, Wanted]):
 
     def __len__(self) -> int:
         return len(self.files)
+
+
+def cards(entries: Entries) -> list[Wanted]:
+    """The card and licence, all that is pulled beside a GGUF file."""
+    found = [entries[name] for name in CARDS if name in entries]
+    return [file for file in found if file.size <= TEXT_LIMIT]
 
 
 def texts(entries: Entries, repository: str) -> list[Wanted]:
@@ -154,6 +170,50 @@ def exported(entries: Entries, repository: str) -> list[Wanted]:
     return []
 
 
+def ggufs(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names of GGUF files with a model, by quantisation, as they tell it."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(names):
+        plain = name.rpartition("/")[2]
+        if name.endswith(".gguf") and not BESIDE.search(plain):
+            stem = PART.sub("", plain[:-5])
+            told = QUANTIZATION.fullmatch(stem)
+            found.setdefault((told[1] if told else stem).upper(), []).append(name)
+    return found
+
+
+def gguf(entries: Entries, repository: str, quantization: str | None) -> Wanted:
+    """The GGUF file of a quantisation, or with this name; None: the only one, or the first of the preferred ones."""
+    known = ggufs(entries)
+    there = ggufs(filter(is_single, entries))
+    stems = {name[:-5].upper(): [name] for names in there.values() for name in names}
+    first = prefer(there) if there else ""
+    wanted = quantization or (first if first in PREFERRED or len(there) == 1 else "")
+    names = stems.get(wanted) or there.get(wanted, [])
+    if len(names) == 1:
+        return entries[names[0]]
+    how = f"to pull one: chatapp pull {repository}:"
+    if names:
+        raise StoreError(f"{repository} has several files of {wanted} ({', '.join(names)}); {how}{names[0]}")
+    has = f"no GGUF file of {wanted or 'a usual quantisation'}"
+    if wanted in known or (known and not there):
+        kind = wanted if wanted in known else next(iter(known))
+        has = f"{kind} only in parts or in a folder ({known[kind][0]}), and single files at its top are pulled"
+    others = f"it has {', '.join(there)}; {how}{first}" if there else BY_HAND if known else "see chatapp search"
+    raise StoreError(f"{repository} has {has}; {others}")
+
+
+def prefer(quantizations: Iterable[str]) -> str:
+    """The preferred one of some quantisations, or the first."""
+    there = list(quantizations)
+    return next((kind for kind in PREFERRED if kind in there), there[0])
+
+
+def is_single(name: str) -> bool:
+    """Whether a GGUF file is whole, and not in a folder."""
+    return PLAIN.fullmatch(name) is not None and not PART.search(name[:-5])
+
+
 def shards(index: Wanted, content: Mapping[str, Any], entries: Entries) -> list[Wanted]:
     """The distinct files that an index names."""
     named = content.get("weight_map")
@@ -169,7 +229,7 @@ def shards(index: Wanted, content: Mapping[str, Any], entries: Entries) -> list[
 def instead(entries: Entries) -> str:
     """What a repository without usable weights has, and what can be done; ends a message."""
     found = sorted({what for suffix, what in OTHERS.items() if any(name.endswith(suffix) for name in entries)})
-    end = "download one, then run: chatapp import FILE" if OTHERS[".gguf"] in found else "it cannot be run"
+    end = "to pull one: chatapp pull ORGANISATION/NAME:QUANTISATION" if ggufs(entries) else "it cannot be run"
     return f"{', but ' if found else ''}{' and '.join(found)}; {end}"
 
 

@@ -67,15 +67,18 @@ class Repository:
                 break  # otherwise the Hub is asked again for a URL of its storage
         raise refusal(answer, content, self.site, self.id)
 
-    def read(self, file: Wanted, limit: int, *, patience: Patience, on_wait: OnWait) -> bytes:
-        """Read a small file, or the first `limit` bytes of a large one."""
+    def read(self, file: Wanted, limit: int, *, start: int = 0, patience: Patience, on_wait: OnWait) -> bytes:
+        """Read a small file, or `limit` bytes of a large one from byte `start`."""
 
-        size = min(limit, file.size)
+        size = min(limit, file.size - start)
 
         def request() -> bytes:
-            answer = self.open(file, 0, stop=size if 0 < size < file.size else None, stall=patience.stall)
+            stop = start + size if 0 < size < file.size else None
+            answer = self.open(file, start, stop=stop, stall=patience.stall)
             content = bytearray()
             try:
+                if start and answer.status != 206:
+                    raise TryAgain(f"the server does not send a part of {file.name}")
                 while len(content) < size and (chunk := answer.read()):
                     content += chunk
             finally:

@@ -6,6 +6,7 @@ from typing import Any
 
 from model_store.errors import StoreError
 from model_store.files import read_manifest
+from model_store.hub.catalog import spell
 from model_store.hub.file_selection import NAMES, check_entry
 from model_store.hub.partial import Wanted
 from model_store.location import CHECKPOINTS
@@ -30,9 +31,9 @@ def read_source(folder: Path) -> dict[str, Any]:
 
 
 def read_reference(folder: Path) -> str:
-    """The source of a checkpoint as `pull` takes it: a repository and the requested revision."""
+    """The source of a checkpoint as `pull` takes it: a repository, the requested quantisation and revision."""
     facts = read_source(folder)
-    return f"{facts.get('repository')}" + (f"@{facts['revision']}" if facts.get("revision") else "")
+    return spell(*(facts.get(name) for name in ("repository", "quantization", "revision")))
 
 
 def read_files(folder: Path) -> list[Wanted]:

@@ -4,21 +4,24 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import backends
 from backends import quantize
 from backends.decoder import Decoder
 from backends.prebuilt import PRECISION
-from model_store import families, fit, prebuilt
+from model_store import families, fit, gguf, prebuilt
 from model_store.bandwidth import speed
 from model_store.checkpoint import packed, rounded
 from model_store.checkpoint.checkpoint import Config
 from model_store.checkpoint.config_fields import refuse_sizes
+from model_store.convert import describe
 from model_store.disk import SPARE, amount, existing, writing
 from model_store.errors import StoreError, UnsupportedCheckpoint
+from model_store.gguf.preview import write_preview
 from model_store.hub import blobs, catalog, file_selection, hub, manifest, pulled, transfer
 from model_store.hub.hub import OnWait, Repository
 from model_store.hub.partial import Wanted, count_arrived
@@ -47,8 +50,10 @@ class Plan:
     repository: Repository
     revision: str | None
     files: tuple[Wanted, ...]
+    quantization: str | None
+    """The quantisation that was asked for, of a GGUF file."""
     graph: str | None
-    """The graph to run, if it is an export."""
+    """The graph to run, if it is an export, or the GGUF file."""
     model: StoredModel
     """The model as it will be in the store."""
     precision: str
@@ -84,6 +89,7 @@ class Plan:
             "revision": self.revision,
             "commit": source.commit,
             "licence": source.licence,
+            "quantization": self.quantization,
             "graph": self.graph,
         }
 
@@ -159,19 +165,17 @@ def plan(
     location = pulled.locate(roots, wanted.name)
     ahead = Ahead(location, ask(site or hub.site(), wanted, patience, on_wait), patience, on_wait)
     found = ahead.source
-    texts = file_selection.texts(found.files, found.id)
-    config = ahead.read_json(found.files["config.json"], CONFIG_LIMIT)
-    needs = find_needs(ahead, config, precision)
+    model, needs, texts = find_model(ahead, wanted.quantization, precision)
     chosen = tuple(sorted((*texts, *needs.files), key=lambda file: file.size))
     if len({file.name.casefold() for file in chosen}) < len(chosen):
         raise StoreError(f"{found.id} has files whose names differ only in case; nothing was downloaded")
-    model = foresee(location, config, needs, chats=any(file.name.startswith("chat_template") for file in texts))
     return Plan(
         location=location,
         repository=found,
         revision=wanted.revision,
         files=chosen,
-        graph=needs.files[0].name if needs.export else None,
+        quantization=wanted.quantization,
+        graph=needs.files[0].name if needs.export or needs.files[0].name.endswith(".gguf") else None,
         model=model,
         precision=precision or model.precision,
         precision_reason="as you asked" if precision else model.precision_reason,
@@ -191,6 +195,21 @@ def ask(site: Site, wanted: catalog.Reference, patience: Patience, on_wait: OnWa
     if found.gated and not found.site.token:
         raise hub.gated(found.page, found.id, known=False)
     return found
+
+
+def find_model(
+    ahead: "Ahead", quantization: str | None, precision: str | None
+) -> tuple[StoredModel, "Needs", list[Wanted]]:
+    """The model as it will be in the store, its needs, and the files to download beside its weights."""
+    files, id = ahead.source.files, ahead.source.id
+    if quantization or (file_selection.ggufs(files) and not file_selection.has_weights(files)):
+        model, needs = of_gguf(ahead, file_selection.gguf(files, id, quantization), precision)
+        return model, needs, file_selection.cards(files)
+    texts = file_selection.texts(files, id)
+    config = ahead.read_json(files["config.json"], CONFIG_LIMIT)
+    needs = find_needs(ahead, config, precision)
+    chats = any(file.name.startswith("chat_template") for file in texts)
+    return foresee(ahead.location, config, needs, chats=chats), needs, texts
 
 
 def foresee(location: Location, config: Config, needs: "Needs", *, chats: bool) -> StoredModel:
@@ -240,13 +259,31 @@ class Ahead:
 
         return fit.read_header(file.name, file.size, start, packed_bits=packed_bits)
 
+    def read_gguf(self, file: Wanted) -> tuple[StoredModel, Decoder]:
+        """The model in a GGUF file, by its header."""
+
+        def read(start: int, size: int) -> bytes:
+            return self.source.read(file, size, start=start, patience=self.patience, on_wait=self.on_wait)
+
+        with TemporaryDirectory() as name, writing(folder := Path(name)):
+            if here := find_here(self.location, file):
+                with suppress(OSError, UnsupportedCheckpoint):  # damaged since: it will be downloaded again
+                    return describe_gguf(here, folder)
+            path = folder / file.name
+            try:
+                write_preview(path, file.size, read)
+                return describe_gguf(path, folder)
+            except UnsupportedCheckpoint as error:
+                told = str(error).replace(str(path), f"{file.name} of {self.source.id}")
+                raise UnsupportedCheckpoint(told.replace(name, self.source.id)) from error
+
 
 @dataclass(frozen=True)
 class Needs:
     """The needs of a model, in bytes."""
 
     files: Sequence[Wanted]
-    """The files of its weights, or of the graph."""
+    """The files of its weights, or of the graph, or the GGUF file."""
     parameters: int
     """0 if unknown before the download."""
     context_length: int
@@ -274,8 +311,7 @@ def find_needs(ahead: Ahead, config: Config, precision: str | None) -> Needs:
     weights = weigh([file for file in files if file != index], config, ahead.read_weights)
     own = rounded.foreseen(config)
     size = fit.lowered_size(weights.parameters, precision or own[0] or usual_precision(weights.parameters))
-    places = [name for name in backends.NAMES if backends.get(name).devices()]
-    lowered = len(places) * size
+    lowered = count_places() * size
     return Needs(files, weights.parameters, decoder.context_length, size, lowered, fit.cache_size(decoder), own)
 
 
@@ -297,6 +333,27 @@ def of_export(files: Sequence[Wanted], config: Config, id: str, precision: str |
     context_length = prebuilt.context_length(f"config.json of {id}", config)
     own = PRECISION, prebuilt.REASON.format(backend)
     return Needs(files, 0, context_length, file_selection.total(files), 0, cache, own, backend)
+
+
+def of_gguf(ahead: Ahead, file: Wanted, precision: str | None) -> tuple[StoredModel, Needs]:
+    """The model in a GGUF file, and its needs."""
+    model, decoder = ahead.read_gguf(file)
+    model = replace(model, name=ahead.location.name, folder=ahead.location.checkpoint)
+    size = fit.lowered_size(model.parameters, precision or model.precision)
+    own = model.own_precision, model.own_precision_reason
+    cache, lowered = fit.cache_size(decoder), count_places() * size
+    return model, Needs([file], model.parameters, model.context_length, size, lowered, cache, own)
+
+
+def describe_gguf(path: Path, folder: Path) -> tuple[StoredModel, Decoder]:
+    """Describe the GGUF file at `path` by files made in `folder`; raises UnsupportedCheckpoint if it cannot run."""
+    gguf.write_files(path, folder)
+    return describe(folder), gguf.open_gguf(path)[2]
+
+
+def count_places() -> int:
+    """The number of backends that will be tried."""
+    return sum(bool(backends.get(name).devices()) for name in backends.NAMES)
 
 
 def parse(content: bytes, file: Wanted, id: str) -> Config:

@@ -102,15 +102,19 @@ def publish(location: Location) -> Path:
     for path in folder.iterdir():
         if path.is_file() and path.name not in {MANIFEST, *(file.name for file in read_files(folder))}:
             path.unlink()  # leftovers of other attempts
-    link_graph(folder)
+    complete(folder)
     return install(location, folder)
 
 
-def link_graph(folder: Path) -> None:
-    """Link a complete folder to the exported graph that its manifest names, if it does."""
+def complete(folder: Path) -> None:
+    """Write what belongs to the exported graph or GGUF file that the manifest of a whole folder names, if it does."""
     if graph := read_manifest(folder / MANIFEST).get("graph"):
         if graph not in {file.name for file in read_files(folder)}:
             raise altered(folder, "a graph that is not among its files")
+        if graph.endswith(".gguf"):
+            from model_store import gguf  # slow to import
+
+            return gguf.write_files(folder / graph, folder)
         write_json(folder / LINK, {"file": graph})
 
 
@@ -140,7 +144,7 @@ def copy(location: Location, new: Location) -> None:
     for file in read_files(source):
         (folder / file.name).parent.mkdir(exist_ok=True)
         link_or_copy(source / file.name, folder / file.name)
-    link_graph(folder)
+    complete(folder)
     install(new, folder)
 
 

@@ -173,7 +173,7 @@ def in_a_terminal(*arguments: str) -> str:
         ("../x", "no model '../x'"),
         ("org/tiny@no", "no revision 'no'"),
         ("https://hf.example/org/tiny/tree/main", "instead of a URL, give org/tiny"),
-        ("org/x-GGUF:Q4_K_M", "GGUF files are not pulled"),
+        ("org/tiny:Q4_K_M", "org/tiny has no GGUF file of Q4_K_M"),
     ],
 )
 def test_what_cannot_be_pulled_is_said_in_one_line(chatapp: Run, tiny: Path, name: str, message: str) -> None:

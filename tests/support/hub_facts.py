@@ -5,7 +5,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-LARGE = (".safetensors", ".bin", ".model", ".onnx")
+LARGE = (".safetensors", ".bin", ".model", ".onnx", ".gguf")
 """What the Hub names after its SHA-256; the rest is named as git does."""
 
 MILLION = 1_000_000
