@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 DETAILS = """\
 NAME is a name from the catalogue (`chatapp search` lists it) or a Hugging Face Hub repository,
-ORGANISATION/NAME[@REVISION]. ORGANISATION/NAME:QUANTISATION pulls a GGUF file in
-it, such as Q4_K_M. An interrupted pull continues where it stopped.
+ORGANISATION/NAME[@REVISION]. ORGANISATION/NAME:QUANTISATION, such as :Q4_K_M, pulls a GGUF file of it.
+An interrupted pull continues where it stopped.
 HF_TOKEN, HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the proxy variables work as usual.
 """
 

@@ -13,13 +13,16 @@ from chatapp.settings import offline
 from chatapp.text.printable import printable
 from chatapp.text.units import count, size, table
 from model_store.errors import HubUnreachable
-from model_store.hub.catalog import catalog
+from model_store.hub.catalog import REPOSITORY, catalog, spell
 
 if TYPE_CHECKING:
     from model_store.hub.catalog import Entry
     from model_store.hub.hub import Found
 
-DETAILS = "Without TEXT, lists the catalogue, offline. With TEXT, also searches the Hub for models that run here."
+DETAILS = """\
+Without TEXT, lists the catalogue, offline. With TEXT, also searches the Hub for models that run here.
+If TEXT includes gguf, lists GGUF files, by their quantisations.
+"""
 MILLION = 1_000_000
 
 
@@ -61,9 +64,14 @@ def fits(entry: "Entry", text: str) -> bool:
 def hub_search(text: str) -> "list[Found]":
     """Search the Hub; the only function here that uses the network."""
     from model_store import families
+    from model_store.gguf.architectures import ARCHITECTURES
     from model_store.hub import hub
 
     offline.require_network("search")
+    repository = REPOSITORY.fullmatch(text)
+    name, kind = (repository[1], repository[2] or "") if repository else (text, "")
+    if kind or "gguf" in text.lower():
+        return hub.search_gguf(hub.site(), name, kind.upper(), frozenset(ARCHITECTURES), on_wait=note_wait)
     return hub.search(hub.site(), text, frozenset(families.names()), on_wait=note_wait)
 
 
@@ -83,6 +91,11 @@ def print_tables(known: "list[Entry]", found: "list[Found]") -> int:
     tables += (
         [table(("ON THE HUB", "FAMILY", "PARAMETERS", "MEMORY", "DOWNLOADS", "LICENCE"), others)] if others else []
     )
+    from model_store.hub.file_selection import prefer
+
+    if files := [(one.id, ", ".join(one.quantizations)) for one in found if one.quantizations]:
+        pull = f"To pull one: chatapp pull {spell(found[0].id, prefer(found[0].quantizations), '')}"
+        tables += [table(("GGUF FILES OF", "QUANTISATIONS"), files), pull]
     if tables:
         print(printable("\n\n".join(tables)))
     return len(tables)

@@ -15,7 +15,7 @@ from model_store import Store, StoredModel, StoreError, Variant, fit
 from model_store.bandwidth import REACHED, speed
 from model_store.disk import SPARE, amount, existing
 from model_store.hub import manifest
-from model_store.hub.catalog import Entry, catalog
+from model_store.hub.catalog import Entry, catalog, name_of, spell
 from model_store.hub.partial import count_arrived
 from model_store.location import Location
 from model_store.locks import working_on
@@ -292,16 +292,11 @@ def describe_remotes(servers: Sequence[Remote]) -> list[ListedModel]:
 def describe_found(facts: Mapping[str, Any]) -> list[ListedModel]:  # Any: JSON, as `chatapp search --json` prints it
     """Rows of the models found on the Hub, without those of the catalogue."""
     listed = {entry.repository for entry in catalog().values()}
-    return [
-        ListedModel(
-            one["id"].replace("/", "--"),
-            "absent",
-            "hub",
-            one["id"],
-            licence=one["licence"],
-            gated=bool(one["gated"]),
-            good_for=f"{one['family']}, {one['downloads']:,} downloads",
-        )
-        for one in facts["hub"]
-        if one["id"] not in listed
-    ]
+    rows = []
+    for one in facts["hub"]:
+        kinds = list(one.get("quantizations", ()))
+        source = spell(one["id"], kinds[0] if len(kinds) == 1 else "", "")
+        told = ", ".join((one["family"], f"{one['downloads']:,} downloads", *kinds))
+        found = ListedModel(name_of(source), "absent", "hub", source, licence=one["licence"], gated=bool(one["gated"]))
+        rows += [replace(found, good_for=told)] * (one["id"] not in listed)
+    return rows

@@ -149,6 +149,8 @@ class Found:
     gated: bool
     parameters: int
     """0 if the Hub does not know."""
+    quantizations: tuple[str, ...] = ()
+    """Those of its GGUF files."""
 
 
 EXPANDED = ["downloads", "gated", "safetensors", "tags"]
@@ -176,6 +178,29 @@ def search(site: Site, text: str, families: frozenset[str], *, on_wait: OnWait, 
                 count = 0 if ROUNDED.intersection(tags) else parameters(facts)
                 told = licence(tags), bool(facts.get("gated")), count
                 found.append(Found(str(facts["id"]), known[0], int(facts.get("downloads") or 0), *told))
+        return found
+
+    return ask(site, f"models?{query}", read, on_wait=on_wait, id=text)
+
+
+def search_gguf(
+    site: Site, text: str, wanted: str, architectures: frozenset[str], *, on_wait: OnWait, limit: int = 20
+) -> list[Found]:
+    """The most downloaded repositories with `text` in their name and GGUF files, of a `wanted` quantisation if any."""
+    asked = {"search": text, "filter": "gguf", "sort": "downloads", "limit": 5 * limit}
+    query = urlencode({**asked, "expand": ["downloads", "gated", "gguf", "siblings", "tags"]}, doseq=True)
+
+    def read(models: Any) -> list[Found]:  # Any: parsed JSON
+        found: list[Found] = []
+        for facts in models:
+            about = facts.get("gguf") or {}
+            family, count = str(about.get("architecture")), int(about.get("total") or 0)
+            names = [str(one["rfilename"]) for one in facts.get("siblings") or []]
+            there = file_selection.ggufs(filter(file_selection.is_single, names))
+            kinds = tuple(kind for kind in there if wanted in ("", kind))
+            if kinds and family in architectures and len(found) < limit:
+                told = licence(facts.get("tags")), bool(facts.get("gated")), count
+                found.append(Found(str(facts["id"]), family, int(facts.get("downloads") or 0), *told, kinds))
         return found
 
     return ask(site, f"models?{query}", read, on_wait=on_wait, id=text)

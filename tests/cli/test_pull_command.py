@@ -272,6 +272,13 @@ def test_a_search_finds_what_runs_here(chatapp: Run, tiny: Path, loopback: Loopb
     loopback.publish("org/tiny-AWQ", other)
     assert "AWQ" not in chatapp("search", "tiny").stdout
     assert re.search(r"org/tiny-AWQ +llama +7 +mit", chatapp("search", "awq").stdout)
+    for name in "a-Q8_0", "a-Q4_K_M", "mmproj-F16":
+        (other / f"{name}.gguf").touch()
+    loopback.publish("org/tiny-GGUF", other)
+    done = chatapp("search", "tiny-gguf")
+    assert re.search(r"org/tiny-GGUF +Q4_K_M, Q8_0\n\nTo pull one: chatapp pull org/tiny-GGUF:Q4_K_M\n$", done.stdout)
+    found = json.loads(chatapp("search", "hf.co/org/tiny-GGUF:q8_0", "--json").stdout)
+    assert found["hub"][0]["quantizations"] == ["Q8_0"]
 
 
 def test_a_search_waits_as_it_is_told_and_gives_up_with_one_line(chatapp: Run, loopback: LoopbackHub) -> None:

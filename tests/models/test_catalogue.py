@@ -275,6 +275,8 @@ def test_a_search_leaves_out_what_the_catalogue_has() -> None:
     ]
     (row,) = catalogue.describe_found({"hub": found})
     assert (row.name, row.source, row.kind, row.good_for) == ("org--tiny", "org/tiny", "hub", "llama, 1,234 downloads")
+    (row,) = catalogue.describe_found({"hub": [{**found[0], "quantizations": ["Q8_0"]}]})
+    assert (row.name, row.source) == ("org--tiny--Q8_0", "org/tiny:Q8_0") and row.good_for.endswith(", Q8_0")
 
 
 # What is offered

@@ -92,6 +92,8 @@ class HubHandler(BaseHTTPRequestHandler):
             "tags": tags,
             "downloads": 7,
             "gated": "manual" if repository in self.hub.gated else False,
+            "siblings": [{"rfilename": name} for name in files],
+            "gguf": {"total": MILLION, "architecture": "llama"},
             "safetensors": {"parameters": {"BF16": MILLION}, "total": MILLION} if "config.json" in files else None,
         }
 
