@@ -4,7 +4,7 @@ import asyncio
 import gc
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -23,7 +23,8 @@ from chatapp.text.child import Child, parse
 from chatapp.text.threads import in_thread
 from chatapp.text.units import size
 from chatapp.workspace import Opened, Workspace
-from model_store import StoredModel, fit
+from model_store import ModelNotFound, StoredModel, fit
+from model_store.hub.catalog import refer
 
 Log = Callable[[str], object]
 """Writes a line to the log."""
@@ -98,7 +99,10 @@ class LoadedModels:
         wanted = name.strip() or self.default
         bare = wanted.removesuffix(":latest")
         known = store.every_location()
-        for spelling in (wanted, bare, bare.replace("/", "--"), bare.replace(":", "-")):
+        spellings = [wanted, bare, bare.replace(":", "-")]
+        with suppress(ModelNotFound):
+            spellings.append(refer(bare).name)
+        for spelling in spellings:
             if spelling in known:
                 return spelling
         raise unknown_model(wanted, suggest(bare, known) or "GET /v1/models lists the models here")

@@ -19,7 +19,7 @@ from model_store.models import BUILTIN
 from model_store.tokenizers.chat_template import chat_template
 
 REFERENCE = re.compile(r"(?:(?:hf\.co|huggingface\.co)/)?([\w][\w.-]*(?:/[\w][\w.-]*)?)(?::([\w.-]+))?")
-"""A catalogue name or a repository of the Hub, as Ollama's clients write it."""
+"""A catalogue name, or a repository of the Hub and perhaps a quantisation, as Ollama's clients write it."""
 
 
 class Named(Body):
@@ -166,7 +166,8 @@ def read_reference(name: str) -> str:
     if not found:
         raise Refusal(400, f"{name[:80]!r} is neither in the catalogue nor a repository", param="model")
     reference, tag = found.groups()
-    wanted = str(reference) if not tag or tag == "latest" else f"{reference}-{tag}"
+    joint = ":" if "/" in reference else "-"
+    wanted = str(reference) if not tag or tag == "latest" else f"{reference}{joint}{tag}"
     refer(wanted)
     return wanted
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from chatapp.server.ollama import read_keep_alive
+from chatapp.server.ollama_models import read_reference
 from chatapp.workspace import Workspace
 from model_store import Store
 from support.checkpoints import MakeCheckpoint
@@ -183,6 +184,12 @@ def test_what_cannot_be_is_refused(
     assert isinstance(answer.json()["error"], str)
 
 
+def test_a_tag_is_a_size_of_the_catalogue_or_a_quantisation() -> None:
+    assert read_reference("smollm2:360m-instruct") == "smollm2-360m-instruct"
+    assert read_reference("hf.co/org/x-GGUF:Q4_K_M") == "org/x-GGUF:Q4_K_M"
+    assert read_reference("huggingface.co/org/x-GGUF:latest") == "org/x-GGUF"
+
+
 def test_models_are_copied_and_deleted(tmp_path: Path, checkpoint: MakeCheckpoint) -> None:
     Store(tmp_path / "home" / "models").get(str(checkpoint("tiny")))
     with serving(Workspace(tmp_path / "home")) as served:
@@ -192,6 +199,8 @@ def test_models_are_copied_and_deleted(tmp_path: Path, checkpoint: MakeCheckpoin
         for nothing in ({}, {"model": " "}):
             assert served.client.request("DELETE", "/api/delete", json=nothing).status_code == 400
         assert served.post("/api/copy", source="", destination="third").status_code == 400
+        assert served.post("/api/copy", source="tiny", destination="org--x--Q8_0").status_code == 200
+        assert served.post("/api/show", model="hf.co/org/x:q8_0").status_code == 200
         assert served.client.request("DELETE", "/api/delete", json={"model": "builtin"}).status_code == 400
         assert served.post("/api/generate", model="other", prompt="x", think=True).json()["param"] == "think"
         assert served.client.request("DELETE", "/api/delete", json={"name": "other"}).status_code == 200
