@@ -198,7 +198,7 @@ def gguf(entries: Entries, repository: str, quantization: str | None) -> Wanted:
     has = f"no GGUF file of {wanted or 'a usual quantisation'}"
     if wanted in known or (known and not there):
         kind = wanted if wanted in known else next(iter(known))
-        has = f"{kind} only in parts or in a folder ({known[kind][0]}), and single files at its top are pulled"
+        has = f"{kind} only in parts or in a folder ({known[kind][0]}); only single files outside folders can be pulled"
     others = f"it has {', '.join(there)}; {how}{first}" if there else BY_HAND if known else "see chatapp search"
     raise StoreError(f"{repository} has {has}; {others}")
 

@@ -75,7 +75,7 @@ def test_an_interrupted_pull_goes_on(
     plan = planned(text)
     loopback.fault("Q4_K_M", stall=100_000, delay=60)
     interrupted(store, plan, at=90_000)
-    with pytest.raises(StoreError, match=f"has come in part; to go on: chatapp pull {text}$"):
+    with pytest.raises(StoreError, match=f"is partly downloaded; to continue: chatapp pull {text}$"):
         store.get(text)
     asked = len(loopback.requests)
     pulling(text)

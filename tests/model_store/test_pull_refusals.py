@@ -164,7 +164,7 @@ def test_a_digest_that_is_none_is_refused(
         ("config.json", '{"model_type": "llama", "num_hidden_layers": 100000000}', "num_hidden_layers in config"),
         ("config.json", None, "has no config.json, but GGUF files; to pull one: chatapp pull .*:QUANTISATION"),
         ("tokenizer.json", None, "has none of tokenizer.json, vocab.json"),
-        ("model.safetensors", None, "model.gguf of org/tiny is damaged or no GGUF file: it is 0 bytes long"),
+        ("model.safetensors", None, "model.gguf of org/tiny is damaged or not a GGUF file: it is 0 bytes long"),
         ("model.safetensors", b"", "its header would have"),
         ("model.safetensors", (1 << 40).to_bytes(8, "little") + bytes(100), "its header would have 1,099,511,627,776"),
         ("model.safetensors", b"\x02\0\0\0\0\0\0\0{}" + bytes(90), "its header describes others"),

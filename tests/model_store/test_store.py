@@ -175,7 +175,7 @@ def test_removing_frees_what_was_made_and_leaves_the_checkpoint(store: Store, ch
         ("qwen2.5:0.5b", r"did you mean qwen2\.5-0\.5b-instruct\? to download it: chatapp pull"),
         ("https://huggingface.co/org/name", "chatapp pull org/name"),
         ("hf.co/org/name", "chatapp pull org/name$"),
-        ("hf.co/org/Qwen3-0.6B-GGUF:Q4_K_M", r"to fetch it: chatapp pull org/Qwen3-0\.6B-GGUF:Q4_K_M$"),
+        ("hf.co/org/Qwen3-0.6B-GGUF:Q4_K_M", r"to pull it: chatapp pull org/Qwen3-0\.6B-GGUF:Q4_K_M$"),
         ("./x.gguf", "check the path"),
     ],
 )
