@@ -47,7 +47,7 @@ async def test_a_conversation_in_a_window(tmp_path: Path) -> None:
         await say(client, type="blur")
         await say(client, type="file", name="b\x1b[2J.md", text="text")
         await until(lambda: one.face.announced)
-        assert "cannot be kept" in one.face.announced[0] and "\x1b" not in one.face.announced[0]
+        assert "cannot be saved" in one.face.announced[0] and "\x1b" not in one.face.announced[0]
         await say(client, type="focus")
         await client.send(b"\x15")  # clears the line
         await client.send(b"\x1b[200~hello \x1b[31m\x11")  # no key comes of a paste, also where it is divided

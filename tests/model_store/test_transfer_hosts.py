@@ -108,7 +108,7 @@ def test_a_redirect_into_one_s_own_network_is_refused_by_its_host(
     with pytest.raises(StoreError, match="not https"):
         get()
     loopback.fault("resolve", status=302, headers={"Location": f"/org/name/resolve/main/{WEIGHTS}"}, times=9)
-    with pytest.raises(StoreError, match="in a circle"):
+    with pytest.raises(StoreError, match="in a loop"):
         get()
 
 
