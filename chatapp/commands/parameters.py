@@ -129,14 +129,14 @@ PARAMETERS: Mapping[str, Parameter] = {
         _truth, "false", "whether tokens are guessed, even with a seed; none: where it is faster", "where that pays"
     ),
     "json_schema": Parameter(
-        _schema, '{"type": "array"}', "the answer is JSON of this schema, or that in a file; none: any text", ANY
+        _schema, '{"type": "array"}', "answer with JSON of this schema, or of a file; none: any text", ANY
     ),
     "json_object": Parameter(_truth, "true", "whether the answer is any JSON object"),
     "regex": Parameter(str, "[0-9]+", "the answer matches this as a whole; none: any text", ANY),
     "grammar": Parameter(
         _schema, 'start: "a" | "b"', "the answer follows this grammar, or that in a file; none: any text", ANY
     ),
-    "choice": Parameter(_stops, '"yes" "no"', "the answer is one of these texts; none: any text", ANY),
+    "choice": Parameter(_stops, '"yes" "no"', "answer with one of these texts; none: any text", ANY),
     "num_beams": Parameter(int, "4", "beams of a beam search; 1: sample instead"),
     "num_beam_groups": Parameter(int, "2", "groups of beams that avoid each other's tokens"),
     "length_penalty": Parameter(float, "1.0", "a beam's score is divided by its length to the power of this"),

@@ -60,7 +60,7 @@ def no_argument(act: Act) -> Read:
 
     def read(rest: str) -> Command:
         if rest:
-            raise InputError(f"nothing follows this command, but here does {rest!r}")
+            raise InputError(f"this command takes no argument: remove {rest!r}")
         return Command(act)
 
     return read
@@ -76,7 +76,7 @@ def required_text(act: Act, what: str, read: Callable[[str], str] = unquote) -> 
 
     def read_text(rest: str) -> Command:
         if not rest:
-            raise InputError(f"say {what} after the command")
+            raise InputError(f"this command needs {what}")
         return Command(act, (read(rest),))
 
     return read_text
@@ -108,16 +108,18 @@ def read_setting(rest: str) -> Command:
             raise InputError(f"unknown effort {value!r}; use /set think alone, or with {', '.join(EFFORTS)}")
         case switch if switch in switches:
             if value:
-                raise InputError(f"nothing follows /set {what}, but here does {value!r}")
+                raise InputError(f"/set {what} takes no value: remove {value!r}")
             return switches[switch]
         case "format" if value.lower() == "json":
             return Command(run.set_option, ("json_object", True))
         case "format":
-            raise InputError("the format is json; of a schema, say: /set parameter json_schema FILE")
+            raise InputError("the only format is json; for a schema, use /set parameter json_schema FILE")
         case "wordwrap" | "nowordwrap":
             raise InputError("not needed: lines are as wide as the terminal")
         case "":
-            raise InputError("say what to set: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory")
+            raise InputError(
+                "/set needs one of: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory"
+            )
     raise InputError(f"there is no setting {what!r}; {hint(what, ['parameter', 'system', *switches])}")
 
 

@@ -24,7 +24,7 @@ Topic = Literal["info", "parameters", "system", "prompt", "template", "license",
 MODELFILE = "models here have no Modelfile; for the same facts: /show info, /show parameters, /show template"
 SHORTCUTS = """\
 Ctrl+C  stops the answer
-Ctrl+D  leaves
+Ctrl+D  quits
 \"\"\"     begins and ends a text of several lines"""
 
 
@@ -134,7 +134,7 @@ def choose_preset(view: View, name: str) -> None:
         return view.open(place_at(PRESETS), lambda: "\n".join(presets.read(path)))
     found = presets.find(path, name)
     change_options(view, found.over(view.dialogue.setup.options))
-    brief = f"Answers are {found.name} from now on."
+    brief = f"The preset {found.name} is in use."
     view.say(f"The options are those of {found.name} from the next answer on.", brief)
 
 
@@ -215,7 +215,9 @@ def describe_prompt(view: View) -> str:
     while said and said[-1].role == "assistant":
         said.pop()
     if not said or not view.engine.can_chat:
-        return "Nothing was asked yet." if view.engine.can_chat else "A model that continues text reads it as it is."
+        return (
+            "There is no question yet." if view.engine.can_chat else "A model that continues text reads it unchanged."
+        )
     return view.engine.render_chat(context_window.prompt(view.engine, said, system=view.dialogue.setup.system))
 
 
@@ -237,7 +239,7 @@ def find_text(message: Message, block: int | None = None) -> str:
         return text
     blocks = code_blocks(text)
     if block > len(blocks):
-        raise InputError(f"there is no block {block}: this answer has {len(blocks)}")
+        raise InputError(f"there is no code block {block}: this answer has {len(blocks)}")
     return blocks[block - 1]
 
 
@@ -245,7 +247,7 @@ def last_message(view: View, role: Role) -> Message:
     """The last message of this role; InputError if there is none."""
     found = view.dialogue.last(role)
     if found is None:
-        raise InputError("nothing was said yet in this conversation")
+        raise InputError("there is no question yet" if role == "user" else "there is no answer yet")
     return found
 
 
@@ -296,5 +298,5 @@ def number_of(view: View) -> int:
     """The conversation's id in the history; InputError if it is not saved."""
     if view.dialogue.conversation is None:
         said = bool(view.dialogue.branch())
-        raise InputError("this conversation is not kept" if said else "nothing was said yet in this conversation")
+        raise InputError("this conversation is not saved" if said else "this conversation is empty")
     return view.dialogue.conversation

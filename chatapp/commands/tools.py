@@ -64,7 +64,7 @@ def find_destinations(dialogue: Dialogue) -> str:
 def describe_tool(tool: Tool, *, allowed: bool) -> str:
     """What a tool does, and whether it runs without asking."""
     does = " ".join((tool.function.description or "").split())
-    return f"{'runs unasked' if allowed else 'asks before each call'}{'; ' + does[:100] if does else ''}"
+    return f"{'runs without asking' if allowed else 'asks before each call'}{'; ' + does[:100] if does else ''}"
 
 
 def begin(view: View, names: Sequence[str]) -> None:
@@ -105,9 +105,9 @@ def allow(view: View, names: Sequence[str]) -> None:
     for name in names:
         if (tool := toolset.find(name)) is None:
             known = [one.name for one in toolset.offered]
-            raise InputError(f"there is no tool {name!r} here; {suggest(name, known, '/tools on looks at them')}")
+            raise InputError(f"there is no tool {name!r} here; {suggest(name, known, '/tools on lists them')}")
         toolset.allow(tool)
-    view.say(f"{', '.join(names)}: runs unasked in this conversation.")
+    view.say(f"{', '.join(names)}: runs without asking in this conversation.")
 
 
 def ask(view: View) -> None:

@@ -101,7 +101,7 @@ class Saving:
         self._due = time.monotonic() + max(PAUSE, (time.monotonic() - start) / SHARE)
         if self.failure:
             self.failure = None
-            self.warn("this conversation is being saved again, with all that was said meanwhile")
+            self.warn("this conversation is being saved again, with everything written meanwhile")
 
     def save_if_well(self) -> None:
         """Save now, unless saving failed recently and the retry is not due yet."""

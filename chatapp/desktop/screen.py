@@ -153,13 +153,13 @@ class LeaveScreen(Window[bool]):
     """Asks whether to exit although the app is busy; dismisses with the answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,y", "dismiss(True)", "Leave", id="leave.leave"),
+        Binding("enter,y", "dismiss(True)", "Quit", id="leave.leave"),
         Binding("escape,n", "dismiss(False)", "Stay", id="leave.stay"),
     ]
 
     def __init__(self, working: list[str]) -> None:
         text = Static("\n".join(working), markup=False)
-        super().__init__("Leave now?", text, "enter leaves: what was written is kept; esc stays")
+        super().__init__("Quit now?", text, "enter quits, what was written is saved; esc stays")
 
 
 def write_all(output: int, data: bytes) -> int:

@@ -85,7 +85,7 @@ class Options:
         0.0, "0 (off) or more, and below 1", lambda value: 0 <= value < 1,
         "P", "drop tokens below P times the best (default: {default})", "0.05",
         "drop tokens below this times the best",
-        "min_p", (0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)))
+        (0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)))
     repetition_penalty: float = _row(Knob(
         1.0, "from 0.01 to 100; 1 is off", lambda value: 0.01 <= value <= 100,
         "R", "penalise tokens in the prompt or answer (default: 1, off)", "1.1",
@@ -106,7 +106,7 @@ class Options:
     top_n_sigma: float = _row(Knob(
         0.0, "0 (off) or more", lambda value: value >= 0,
         "N", "keep logits within N standard deviations of the best (default: 0, off)", "1.5",
-        "keep logits within so many standard deviations of the best", "top_n_sigma", (), rare=True))
+        "keep logits within this many standard deviations of the best", "top_n_sigma", (), rare=True))
     xtc_probability: float = _row(Knob(
         0.0, "from 0 (off) to 1", lambda value: 0 <= value <= 1,
         "P", "how often XTC drops the likeliest tokens (default: 0, off)", "0.5",

@@ -170,7 +170,7 @@ def describe_stored(store: Store, location: Location, this: Machine) -> ListedMo
         badge="unverified" if verdict is None else "verified" if verdict["passed"] else "failed",
         against=str(verdict.get("reference", "")) if verdict else "",
         licence=str(facts.get("licence") or (entry.licence if entry else "")),
-        good_for=entry.good_for if entry else "filling in and continuing code" if name == BUILTIN else "",
+        good_for=entry.good_for if entry else "completing code and filling gaps" if name == BUILTIN else "",
     )
 
 

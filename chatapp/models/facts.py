@@ -179,12 +179,12 @@ def describe_needs(model: ListedModel) -> Iterator[Fact]:
     """Size, memory, speed, and whether the logits were verified."""
     if not model.parameters:
         return
-    there = "on the disk" if model.state == "here" else "to download"
+    there = "on disk" if model.state == "here" else "to download"
     amount = f"about {size(model.size)}" if model.state == "absent" else size(model.size)
     yield Fact("size", f"{count(model.parameters)} parameters at {model.precision}, {amount} {there}")
     yield Fact("memory", f"{mark_estimate(model, size(model.memory))} to run: fits {FITTING[model.fits]}")
     where = f" on {model.place}" if model.place else ""
-    how = "measured here" if model.measured else "as the memory of this machine allows"
+    how = "measured here" if model.measured else "estimated from memory bandwidth"
     yield Fact("speed", f"{format_speed(model)} tokens/s{where}, {how}")
     if model.state == "here":
         yield Fact("logits", f"{model.badge}{f' against {model.against}' if model.against else ''}")
@@ -283,5 +283,5 @@ def describe_plan(plan: Mapping[str, Any], source: str, files: int | None = None
         Fact("precision", plan["precision"], plan["precision_reason"]),
         Fact("disk", f"{size(plan['disk_needed'])} needed, {size(plan['disk_free'])} free"),
         Fact("memory", f"{size(plan['memory_needed'])} needed, {size(plan['memory'])} here"),
-        Fact("speed", f"about {speed} tokens/s{'' if files else ', as the memory of this machine allows'}"),
+        Fact("speed", f"about {speed} tokens/s{'' if files else ', estimated from memory bandwidth'}"),
     ]

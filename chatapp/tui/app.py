@@ -265,7 +265,7 @@ class ChatApp(App[None]):
         target = {"app": self, "screen": self.chat_screen, "box": self.chat_screen.pane.box}[owner]
         with telling(self):
             if not await self.run_action(name, target):
-                self.notify(f"{action.title}: not possible here and now.", markup=False)
+                self.notify(f"{action.title}: not possible right now.", markup=False)
 
     def action_help(self) -> None:
         """Show the keys of the current screen."""
@@ -296,7 +296,7 @@ class ChatApp(App[None]):
         """Suspend to the shell; `fg` resumes."""
         can = self._driver is not None and self._driver.can_suspend and os.name != "nt"
         if not can or os.getpgrp() == os.getsid(0):  # without a shell nothing could resume it
-            return self.notify("There is no shell here to go to: chatapp was not started from one.")
+            return self.notify("Cannot suspend: chatapp was not started from a shell.")
         self.app_suspend_signal.publish(self)
         os.killpg(os.getpgrp(), signal.SIGTSTP)  # the group, so that a parent such as `uv run` stops as well
 

@@ -218,7 +218,7 @@ def test_a_full_disk_ends_no_conversation_and_what_was_said_is_saved_when_there_
         history.connection.execute("PRAGMA max_page_count = 1000000")
         list(dialogue.ask(engine, "four").deltas)
         assert list(history.messages(1)) == dialogue.branch() and len(dialogue.branch()) == 8
-        assert warnings[1:] == ["this conversation is being saved again, with all that was said meanwhile"]
+        assert warnings[1:] == ["this conversation is being saved again, with everything written meanwhile"]
 
 
 class Breaking(Engine):

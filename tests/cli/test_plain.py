@@ -140,7 +140,7 @@ def test_what_is_wrong_is_told_and_the_loop_goes_on(terminal: Terminal) -> None:
     terminal.type("/load nowhere\n")
     terminal.until("Error: ")
     terminal.type("/again\n")
-    terminal.until("Error: nothing was said yet in this conversation")
+    terminal.until("Error: there is no answer yet")
     terminal.type("/?\n")
     terminal.until("begin and end a text of several lines")
 
@@ -241,7 +241,7 @@ def test_a_system_prompt_is_set_shown_and_taken_away(desk: Desk) -> None:
 
 
 def test_the_prompt_is_shown_as_the_model_read_it(desk: Desk) -> None:
-    assert desk.do("/show prompt") == "Nothing was asked yet."
+    assert desk.do("/show prompt") == "There is no question yet."
     desk.do("/set system Be brief.")
     desk.do("hello")
     assert desk.do("/show prompt") == "<|system|>Be brief.\n<|user|>hello\n<|assistant|>"
@@ -281,7 +281,7 @@ def test_another_conversation_begins_with_the_same_setup(desk: Desk) -> None:
 def test_nothing_is_kept_where_that_was_wished(desk: Desk) -> None:
     assert desk.do("/set nohistory") == "New conversation; it is not saved."
     desk.do("a secret")
-    with pytest.raises(InputError, match="this conversation is not kept"):
+    with pytest.raises(InputError, match="this conversation is not saved"):
         desk.do("/save Secrets")
     assert desk.do("/search secret") == "Nothing found."
     assert desk.do("/set history") == "New conversation; it is saved."
@@ -290,7 +290,7 @@ def test_nothing_is_kept_where_that_was_wished(desk: Desk) -> None:
 
 
 def test_a_conversation_gets_a_title_and_is_exported_without_overwriting(desk: Desk, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nothing was said yet in this conversation"):
+    with pytest.raises(InputError, match="this conversation is empty"):
         desk.do("/save Whales")
     desk.do("hello")
     assert desk.do("/save Blue whales") == "This conversation is called Blue whales."

@@ -51,7 +51,7 @@ def test_a_call_is_asked_about_and_what_it_gives_is_shown_harmlessly(
     assert "sky over B" in err and "\x1b" not in out + err
     view.take("/tools ALLOW weather")
     view.take("/tools")
-    assert "weather: runs unasked; The weather now." in capsys.readouterr().err
+    assert "weather: runs without asking; The weather now." in capsys.readouterr().err
     view.take("/tools off")
     assert not view.dialogue.setup.tools
 

@@ -102,7 +102,7 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
             "unknown command /usr/bin/env; @ before a path attaches the file; // sends a leading slash",
         ),
         ("/", "unknown command /; /? lists all; // sends a leading slash"),
-        ("/set", "say what to set: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory"),
+        ("/set", "/set needs one of: parameter NAME VALUE, system TEXT, think, nothink, history or nohistory"),
         ("/set paramter seed 1", "there is no setting 'paramter'; did you mean parameter?"),
         ("/retry", "unknown command /retry; did you mean /again?"),
         ("/models", "unknown command /models; did you mean /model?"),
@@ -110,8 +110,8 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
         ("/file a.txt", "unknown command /file; @ before a path attaches the file"),
         ("/temp 0.5", "unknown command /temp; did you mean /set parameter temperature?"),
         ("/system Be brief.", "unknown command /system; did you mean /set system?"),
-        ("/set format xml", "the format is json; of a schema, say: /set parameter json_schema FILE"),
-        ("/set history please", "nothing follows /set history, but here does 'please'"),
+        ("/set format xml", "the only format is json; for a schema, use /set parameter json_schema FILE"),
+        ("/set history please", "/set history takes no value: remove 'please'"),
         ("/set parameter temprature 1", "there is no parameter 'temprature'; did you mean temperature?"),
         ("/set parameter num_ctx 4096", "there is no parameter 'num_ctx': the context is as long as the model's"),
         ("/set parameter n 3", "there is no parameter 'n'; to list them: /? set"),
@@ -126,8 +126,8 @@ def test_every_other_line_is_a_text_and_two_slashes_mean_one(line: str, text: st
         ("/set parameter temperature nan", "temperature must be 0 (greedy) or from 0.0001 to 100, not nan"),
         ("/show lisense", "there is no 'lisense' to show; did you mean license?"),
         ("/export pdf", "there is no format 'pdf'; choose from markdown, html and json, or a file: pdf.md"),
-        ("/load", "say which model after the command"),
-        ("/clear all", "nothing follows this command, but here does 'all'"),
+        ("/load", "this command needs a model"),
+        ("/clear all", "this command takes no argument: remove 'all'"),
         ("/copy 0", "'0' is not the number of a code block; they are counted from 1"),
         ("/? whales", "there is no help on 'whales'; /? lists the commands, /? shortcuts the keys"),
     ],
@@ -163,7 +163,7 @@ def test_the_example_of_a_parameter_is_one(name: str) -> None:
         ("logit_bias 5=-3 6=-inf", "5=-3, 6=-inf"),
         ("json_object true", "true"),
         ("early_stopping never", "never"),
-        ("speculate none", "where that pays"),
+        ("speculate none", "when it helps"),
         ("regex none", "any text"),
         (f"regex {'x' * 100}", "x" * 59 + "…"),
     ],
@@ -176,19 +176,19 @@ def test_a_value_is_told_in_words(typed: str, told: str) -> None:
 def test_help_tells_every_command_and_every_parameter() -> None:
     lines = explain().splitlines()
     assert len(lines) == len(listed()) + 2
-    assert "/clear                     begin another conversation" in lines
+    assert "/clear                     start a new conversation" in lines
     assert all(len(line) <= 80 for line in lines)
     told = explain("/set").splitlines()
     width = max(map(len, parameters.PARAMETERS))
     assert all(f"{name:{width}}  {one.does}" in told for name, one in parameters.PARAMETERS.items())
     assert explain("/show").endswith("template, license or modelfile")
-    assert explain("/again") == "/again\n  answer the last question once more"
+    assert explain("/again") == "/again\n  answer the last question again"
 
 
 def test_help_says_of_set_history_what_it_does() -> None:
     told = explain("/set")
-    assert "/set nohistory             begin a conversation that is not kept" in told
-    assert "/set history               begin a conversation that is kept" in told
+    assert "/set nohistory             start a conversation that is not saved" in told
+    assert "/set history               start a conversation that is saved" in told
 
 
 def test_no_two_slash_commands_share_a_name_and_the_help_tells_of_each() -> None:

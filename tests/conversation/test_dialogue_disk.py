@@ -38,7 +38,7 @@ def test_a_full_disk_loses_nothing_and_when_there_is_room_everything_is_saved(
     assert len(history.messages(1)) == 2 and len(dialogue.branch()) == 6
     make_room(history)
     assert dialogue.save()
-    assert told[1:] == ["this conversation is being saved again, with all that was said meanwhile"]
+    assert told[1:] == ["this conversation is being saved again, with everything written meanwhile"]
     assert list(history.messages(1)) == dialogue.branch()
     assert Setup.of_json(history.get(1).setup) == dialogue.setup
     assert history.tokens(dialogue.message(local).id) == dialogue.tokens(local) != ()

@@ -56,11 +56,11 @@ async def test_a_conversation_in_a_window(tmp_path: Path) -> None:
         await drawn(client, "writing")
 
         one.bridge.close()
-        await drawn(client, "Leave now?")
+        await drawn(client, "Quit now?")
         await until(lambda: one.bridge.busy)
         await client.send(b"n")
         one.bridge.close()
-        await drawn(client, "Leave now?")
+        await drawn(client, "Quit now?")
         one.bridge.close()  # who insists, leaves
         assert await ended(one) == 0
         assert not one.bridge.complaints

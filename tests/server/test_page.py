@@ -58,5 +58,5 @@ def test_where_keys_are_needed_the_page_comes_and_asks_for_one() -> None:
     with serving(Home(ScriptedEngine()), keys=("0123456789abcdef",)) as served:
         page: Served = served
         text = page.get("/", **BROWSER).text
-        assert 'id="key"' in text and "This server wants a key: write it above." in text
+        assert 'id="key"' in text and "This server needs a key: enter it above." in text
         assert page.get("/v1/models").status_code == 401

@@ -16,7 +16,7 @@ from support.themed_app import ThemedApp
 from support.typist import Typist
 
 COMMANDS = [
-    ("clear", "begin another conversation"),
+    ("clear", "start a new conversation"),
     ("set parameter NAME VALUE", "change an option"),
     ("set system TEXT", "change the system prompt"),
     ("show [info]", "tell about the model"),

@@ -142,7 +142,7 @@ async def sidebar(driver: Driver) -> None:
 async def search(driver: Driver) -> None:
     await driver.until(lambda: driver.said)
     await driver.press("f3", *"memory")
-    await driver.until(lambda: "places" in driver.picture or "1 place" in driver.picture)
+    await driver.until(lambda: "matches" in driver.picture or "1 match" in driver.picture)
 
 
 async def heat(driver: Driver) -> None:

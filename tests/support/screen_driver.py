@@ -65,7 +65,7 @@ class Driver(Typist):
     @property
     def writing(self) -> bool:
         """Whether a reply is being written, or how it ended is still to be told."""
-        return bool(self.pane.reply) or self.state.startswith(("● reading", "● writing", "● summing up"))
+        return bool(self.pane.reply) or self.state.startswith(("● reading", "● writing", "● summarising"))
 
     @property
     def said(self) -> list[tuple[str, str]]:

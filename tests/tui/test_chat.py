@@ -170,11 +170,11 @@ async def edit_while_written(driver: Driver) -> None:
     await driver.wrote(2)
     driver.pane.query(Said).first().focus()
     await driver.press("e")
-    await driver.until(lambda: "Editing." in driver.picture)
+    await driver.until(lambda: "Editing:" in driver.picture)
     await driver.type(" and a half\n")
-    await driver.until(lambda: "Waiting: one and a half" in driver.picture and "Editing." not in driver.picture)
+    await driver.until(lambda: "Waiting: one and a half" in driver.picture and "Editing:" not in driver.picture)
     await driver.type("two\n")
-    await driver.until(lambda: "2 messages wait: one and a half" in driver.picture)
+    await driver.until(lambda: "2 messages waiting: one and a half" in driver.picture)
 
 
 async def test_an_edit_that_is_sent_while_the_model_writes_waits_and_is_seen_to() -> None:
@@ -195,7 +195,7 @@ async def test_a_message_that_waits_is_no_version_of_one_that_is_edited_meanwhil
         await driver.type("two\n")
         driver.pane.query(Said).first().focus()
         await driver.press("e")
-        await driver.until(lambda: "Editing." in driver.picture and "Waiting: two" in driver.picture)
+        await driver.until(lambda: "Editing:" in driver.picture and "Waiting: two" in driver.picture)
         engine.pause_after = None
         engine.go.set()
         await driver.until(lambda: len(driver.said) == 4 and not driver.writing)
@@ -208,7 +208,7 @@ async def test_stopping_gives_an_edit_that_waits_back_as_one() -> None:
         await edit_while_written(driver)
         await driver.press("escape")
         await driver.until(lambda: not driver.writing)
-        await driver.until(lambda: driver.pane.prompt.text == "one and a half" and "Editing." in driver.picture)
+        await driver.until(lambda: driver.pane.prompt.text == "one and a half" and "Editing:" in driver.picture)
         await driver.press("escape")
         await driver.until(lambda: driver.pane.prompt.text == "two")
 
@@ -322,7 +322,7 @@ async def test_a_conversation_is_renamed_deleted_and_brought_back(tmp_path: Path
     async with running(engine, size=(120, 40), history=tmp_path / "history.db") as driver:
         await ask(driver, "why?")
         await driver.press("ctrl+b", "r")
-        await driver.until(lambda: "Another title" in driver.picture)
+        await driver.until(lambda: "New title" in driver.picture)
         await driver.press("ctrl+u")
         await driver.type("Reasons\n")
         await driver.until(lambda: "Reasons" in driver.picture)
@@ -342,7 +342,7 @@ async def test_words_are_found_in_all_conversations_and_their_message_is_shown(t
         await driver.press("f3")
         await driver.until(lambda: "Words in any" in driver.picture)
         await driver.type("whale sin")
-        await driver.until(lambda: "1 place" in driver.picture)
+        await driver.until(lambda: "1 match" in driver.picture)
         await driver.press("enter")
         await driver.until(lambda: driver.said[:1] == [("user", "what sings?")])
         await driver.until(lambda: isinstance(driver.app.focused, Answer))
@@ -394,7 +394,7 @@ async def test_a_question_that_a_fork_ends_with_is_answered(
 async def test_where_nothing_was_said_nothing_is_answered_again(command: str) -> None:
     async with running(ScriptedEngine(can_chat=True)) as driver:
         await driver.type(f"{command}\n")
-        await driver.until(lambda: driver.toasts == ["Nothing was said yet in this conversation"])
+        await driver.until(lambda: driver.toasts == ["There is no question yet"])
         assert driver.pane.prompt.text == command
 
 

@@ -96,14 +96,14 @@ async def test_the_palette_shows_a_row_for_each_command_with_its_key_on_any_term
     async with running(ScriptedEngine(ANSWER, can_chat=True), size=(80, 24)) as driver:
         await opened(driver)
         rows = [" ".join(line.strip("▎│ ▁").split()) for line in driver.picture.splitlines()]
-        assert "New conversation the one before stays in the list ^N" in rows
+        assert "New conversation the current one stays in the list ^N" in rows
         assert not any("2 at once" in row for row in rows)
         await driver.type("rena")
         await driver.pilot.pause()
         assert re.search(r"Rename +give this conversation a title +\^B r", driver.picture)
         await driver.type("xyz")
         await driver.pilot.pause()
-        await driver.until(lambda: "No command is called so." in driver.picture)
+        await driver.until(lambda: "No command matches." in driver.picture)
         await driver.press("enter", "escape")
         await driver.until(lambda: driver.app.screen is driver.screen)
         await driver.pilot.resize_terminal(30, 8)
@@ -118,7 +118,7 @@ async def test_enter_does_what_was_found(tmp_path: Path) -> None:
         history = driver.screen.history
         assert history
         await opened(driver, "rename\n")
-        await driver.until(lambda: "Another title" in driver.picture)
+        await driver.until(lambda: "New title" in driver.picture)
         await driver.press("ctrl+u")
         await driver.type("Reasons\n")
         await driver.until(lambda: history.list()[0].title == "Reasons")
@@ -156,7 +156,7 @@ async def test_what_cannot_be_done_now_is_said() -> None:
     async with running(ScriptedEngine(ANSWER, can_chat=True)) as driver:
         await opened(driver, "continue\n")
         await driver.until(lambda: driver.toasts)
-        assert driver.toasts == ["Continue: not possible here and now."]
+        assert driver.toasts == ["Continue: not possible right now."]
 
 
 @pytest.mark.parametrize("can_chat", [True, False])

@@ -60,7 +60,7 @@ async def test_parameters_system_prompts_and_presets_are_set_and_shown(tmp_path:
         assert engine.options[-1].temperature == 0.2 and engine.chats[-1][0].text == "Be brief."
         presets.save(driver.app.workspace.home / "presets.toml", "mine", {"top_k": 7})
         await enter(driver, "/preset mine")
-        assert driver.toasts[-1] == "Answers are mine from now on."
+        assert driver.toasts[-1] == "The preset mine is in use."
         await driver.type("more\n")
         await driver.until(lambda: len(engine.asked) == 3 and not driver.writing)
         assert (engine.options[-1].top_k, engine.options[-1].temperature) == (7, engine.defaults.temperature)
@@ -138,7 +138,7 @@ async def test_a_conversation_is_named_exported_imported_searched_and_left(tmp_p
         await enter(driver, "/clear")
         await driver.until(lambda: driver.said == [])
         await enter(driver, "/search because")
-        await driver.until(lambda: isinstance(driver.app.screen, SearchScreen) and "2 places" in driver.picture)
+        await driver.until(lambda: isinstance(driver.app.screen, SearchScreen) and "2 matches" in driver.picture)
         await driver.press("escape")
         await enter(driver, "/bye")
         await driver.until(lambda: not driver.app.is_running)
@@ -169,7 +169,7 @@ async def test_a_copy_of_whatever_is_told_truthfully(tmp_path: Path, monkeypatch
             await driver.until(lambda file=file, text=text: file.exists() and file.read_text() == text)  # type: ignore[misc]
             await driver.until(lambda file=file: str(file) in " ".join(driver.toasts[-1:]))  # type: ignore[misc]
         await enter(driver, "/copy 3")
-        assert driver.toasts[-1] == "There is no block 3: this answer has 2"
+        assert driver.toasts[-1] == "There is no code block 3: this answer has 2"
         for key in ("ctrl+c", "ctrl+x"):
             driver.pane.prompt.text = key
             await driver.press("shift+end", key)
@@ -199,14 +199,14 @@ async def test_help_and_unknown_commands(tmp_path: Path) -> None:
         assert driver.toasts[-1] == "Unknown command /celar; did you mean /clear?"
         assert [*driver.app._notifications][-1].severity == "warning"
         await enter(driver, "/set nohistory")
-        await driver.until(lambda: "Nothing of this conversation is kept." in driver.toasts)
+        await driver.until(lambda: "This conversation is not saved." in driver.toasts)
         assert not driver.pane.kept
         await driver.type("a secret\n")
         await driver.until(lambda: driver.said and not driver.writing)
         await enter(driver, "/save Secrets")
-        assert driver.toasts[-1] == "This conversation is not kept" and driver.pane.prompt.text == "/save Secrets"
+        assert driver.toasts[-1] == "This conversation is not saved" and driver.pane.prompt.text == "/save Secrets"
         await enter(driver, "/set history")
-        await driver.until(lambda: driver.pane.kept and "This conversation is kept." in driver.toasts)
+        await driver.until(lambda: driver.pane.kept and "This conversation is saved." in driver.toasts)
 
 
 # Themes, help, jumps, the palette

@@ -87,7 +87,7 @@ async def test_a_full_disk_is_told_once_and_when_there_is_room_everything_is_sav
         assert len(kept(path)[0]) < 6
         disk.make_room()
         await until_saved(driver, path, [[text for _, text in driver.said]])
-        again = "This conversation is being saved again, with all that was said meanwhile"
+        again = "This conversation is being saved again, with everything written meanwhile"
         await driver.until(lambda: driver.toasts[-1:] == [again])
         assert len(driver.said) == 6
 
@@ -130,7 +130,7 @@ async def test_a_history_that_opens_late_gets_what_was_said_meanwhile(path: Path
         other.close()
         await until_saved(driver, path, [["one", "Because."]])
         await driver.until(lambda: len(driver.toasts) == 2, "to be told")
-        assert driver.toasts[1] == "Conversations are being saved again, with all that was said meanwhile."
+        assert driver.toasts[1] == "Conversations are being saved again, with everything written meanwhile."
         await ask(driver, "two")
         assert len(kept(path)[0]) == 4
 

@@ -137,8 +137,8 @@ async def test_there_is_nothing_to_choose_where_nothing_was_kept() -> None:
     async with shown(view) as (app, pilot):
         await pilot.press("1", "n", "enter", "down", "enter")
         assert app.posted == []
-        assert "no probabilities were kept for this answer" in "\n".join(seen(view.summary))
-        assert "no alternatives were kept" in "\n".join(seen(view.panel))
+        assert "no probabilities were saved with this answer" in "\n".join(seen(view.summary))
+        assert "no alternatives were saved" in "\n".join(seen(view.panel))
 
 
 async def test_escape_leaves_the_panel_then_the_heat() -> None:

@@ -135,7 +135,7 @@ async def sidebar(driver: Driver) -> None:
     await shows(driver, "Today", "evil␛]0;")
     await driver.press("r")
     await driver.until(lambda: driver.app.screen.query(Input))
-    await shows(driver, "Another title")
+    await shows(driver, "New title")
     await driver.press("escape", "d")
     await shows(driver, "is deleted")
     await driver.press("u")
@@ -147,7 +147,7 @@ async def search(driver: Driver) -> None:
     await driver.until(lambda: isinstance(driver.app.screen, SearchScreen))
     await driver.type("evil")
     await driver.until(lambda: driver.app.screen.query_one(OptionList).option_count)
-    await shows(driver, " places ", "evil␛]0;")
+    await shows(driver, " matches ", "evil␛]0;")
     driver.app.screen.query_one(Input).post_message(events.Paste(NAME))
     await shows(driver, "nothing found")
 

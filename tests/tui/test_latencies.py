@@ -96,7 +96,7 @@ async def test_what_was_not_measured_is_shown_as_missing() -> None:
     async with shown(LatencyScreen(Answer.of({}))) as (app, pilot):
         await pilot.press("down", "end", "s", "pagedown")
         await pilot.click(app.screen.query_one(TokenTable), offset=(5, 2))
-        assert "no latencies were kept for this answer" in whole(app)
+        assert "no latencies were saved with this answer" in whole(app)
         figures = seen(app.screen.query_one(AnswerFigures))
         assert sum(line.count("–") for line in figures) == 15
 

@@ -56,9 +56,9 @@ async def test_what_is_found_and_what_can_be_done_is_seen_on_a_low_screen(tmp_pa
     async with running(ScriptedEngine("Yes.", can_chat=True), history=tmp_path / "history.db", size=(40, 12)) as driver:
         await ask(driver, "whales")
         await driver.press("f3", *"whales")
-        await driver.until(lambda: "1 place" in driver.picture and "│   whales" in driver.picture)
+        await driver.until(lambda: "1 match" in driver.picture and "│   whales" in driver.picture)
         await driver.press("escape", "f7")
-        await driver.until(lambda: "and one is kept" in " ".join(driver.picture.replace("│", " ").split()))
+        await driver.until(lambda: "and you keep one" in " ".join(driver.picture.replace("│", " ").split()))
 
 
 async def test_a_terminal_that_is_squeezed_to_next_to_nothing_takes_keys_and_is_large_again(tmp_path: Path) -> None:

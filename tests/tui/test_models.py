@@ -200,7 +200,7 @@ async def test_the_built_in_model_and_the_one_in_use_stay(home: Path, checkpoint
     async with running(home, current=name) as driver:
         assert "in use" in driver.shown(name)
         await driver.press("home", "x")
-        assert driver.toasts == ["The built-in model comes with chatapp and stays."]
+        assert driver.toasts == ["The built-in model is part of chatapp and cannot be removed."]
         await driver.find(name)
         await driver.press("x")
         assert driver.toasts[-1] == f"{name} is in use; use another model first."

@@ -126,7 +126,7 @@ async def test_a_continuation_pauses_unless_its_length_was_chosen() -> None:
         await driver.press("tab", "ctrl+j")
         await driver.answered()
         assert driver.figures.tokens == engine.options[0].max_tokens == 128
-        assert driver.state == "■ max_tokens reached, ^J goes on"
+        assert driver.state == "■ max_tokens reached, ^J continues"
 
 
 async def test_the_drawer_shows_after_how_many_tokens_a_text_pauses() -> None:
@@ -402,7 +402,7 @@ async def test_tokens_are_taken_back_one_by_one_and_the_text_goes_on_from_there(
         await opened(driver, "text one")
         await driver.press("ctrl+underscore", "ctrl+underscore")
         assert driver.text == "text"
-        assert driver.toasts == ["The text does not end with what the model wrote last."]
+        assert driver.toasts == ["The text does not end with the model's last token."]
         await driver.press("ctrl+z")
         assert driver.text == "text one"
         engine.turns = [" uno dos"]

@@ -183,7 +183,7 @@ async def test_a_slash_offers_commands_with_what_they_do() -> None:
     async with page() as driver:
         await driver.type("/")
         assert driver.offered == ["/clear", "/set parameter NAME VALUE", "/set system TEXT", "/show [info]"]
-        await driver.until(lambda: "begin another conversation" in driver.picture)
+        await driver.until(lambda: "start a new conversation" in driver.picture)
         await driver.type("s")
         await driver.press("down", "down", "down", "up")
         assert driver.prompt.popup.current and driver.prompt.popup.current.name == "/show [info]"

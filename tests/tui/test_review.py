@@ -63,7 +63,7 @@ async def test_token_heat_opens_where_its_cursor_is_and_names_each_key_once() ->
 def test_a_full_context_is_told_with_what_comes_of_it(when_full: WhenFull) -> None:
     message = ending("length", error=None, full=True, when_full=when_full).message
     assert message.endswith(NEXT[when_full])
-    assert ("let the oldest slide out" in message) == (when_full == "stop")
+    assert ("choose slide" in message) == (when_full == "stop")
 
 
 async def test_what_a_conversation_has_to_tell_waits_until_it_is_looked_at(tmp_path: Path) -> None:

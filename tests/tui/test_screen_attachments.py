@@ -117,7 +117,7 @@ async def test_a_file_that_vanished_is_told_and_one_that_changed_is_sent_as_it_i
         (tree / "README.md").write_text("another text")
         await driver.press("enter")
         await driver.until(lambda: driver.texts)
-        assert driver.complaints == ["README.md has changed since you attached it; it is sent as it is now"]
+        assert driver.complaints == ["README.md has changed since you attached it; the current version is sent"]
         assert "another text" in driver.texts[0]
         await driver.type("@README.md again")
         await driver.until(lambda: driver.prompt.known)

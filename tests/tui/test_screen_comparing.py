@@ -191,7 +191,7 @@ async def test_at_most_four_are_compared() -> None:
     async with comparing(both()) as (app, pilot, screen):
         await pilot.press(*["space", "down"] * 5)
         assert len(screen.picker.chosen) == 4
-        assert app.toasts == ["At most 4 side by side; leave one out with space."]
+        assert app.toasts == ["At most 4 side by side; space removes one."]
 
 
 async def test_tokens_and_order_are_the_users_choice() -> None:
@@ -201,7 +201,7 @@ async def test_tokens_and_order_are_the_users_choice() -> None:
         await until(lambda: screen.results and not screen.answering)
         assert [engine.options[-1].max_tokens for engine in shelf.engines.values()] == [64, 64]
         assert screen.columns
-        assert "64 tokens at most, in turn" in shown(screen.columns.bar)[0]
+        assert "at most 64 tokens, in turn" in shown(screen.columns.bar)[0]
         assert [column.state for column in screen.columns.columns] == ["■ length", "■ length"]
 
 

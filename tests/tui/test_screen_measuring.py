@@ -57,6 +57,6 @@ async def test_what_is_faster_is_told_and_answers_the_next_conversation(tmp_path
         assert "openvino decodes 2.0 times as fast as onnx" in told
         assert not driver.screen.engines.opened
         measure.tell([replace(OPENVINO, p50=0.022), ONNX])
-        await driver.until(lambda: any("openvino answers sooner than onnx" in one for one in driver.toasts))
+        await driver.until(lambda: any("openvino starts answering sooner than onnx" in one for one in driver.toasts))
         measure.tell([OPENVINO])
-        await driver.until(lambda: any("onnx does not compute what it should" in one for one in driver.toasts))
+        await driver.until(lambda: any("onnx gives wrong results" in one for one in driver.toasts))

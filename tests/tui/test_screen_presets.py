@@ -54,7 +54,7 @@ async def test_only_what_differs_from_the_model_s_defaults_comes_back(path: Path
 
 async def test_leaving_chooses_nothing(path: Path) -> None:
     async with opened(PresetPicker(path, Options(), {})) as picked:
-        assert "these are your options now" in picked.text_of("#changes")
+        assert "these options are in use" in picked.text_of("#changes")
         await picked.press("escape")
         assert await picked.ended() is None
 
@@ -64,11 +64,11 @@ async def test_the_options_are_saved_under_a_name_renamed_and_deleted(path: Path
         await picked.press("s", *"mine", "enter")
         assert presets.read_own(path)["mine"].options == {"top_k": 7}
         assert picked.names[-1].split() == ["mine", "yours"]
-        assert "these are your options now" in picked.text_of("#changes")
+        assert "these options are in use" in picked.text_of("#changes")
         await picked.press("r", "end", "2", "enter")
         assert list(presets.read_own(path)) == ["mine2"]
         await picked.press("d")
-        assert "d once more deletes 'mine2'" in picked.text_of("#refusal")
+        assert "press d again to delete 'mine2'" in picked.text_of("#refusal")
         await picked.press("up", "down")
         assert picked.text_of("#refusal") == ""
         await picked.press("d", "d")
@@ -81,7 +81,7 @@ async def test_a_preset_of_the_same_name_is_replaced_only_when_asked_twice(path:
     before = presets.read(path)[name]
     async with opened(PresetPicker(path, Options(), {"top_k": 7})) as picked:
         await picked.press("s", *name, "enter")
-        assert f"There is a preset {name!r}: enter once more replaces it" in picked.text_of(".heading")
+        assert f"The preset {name!r} exists: press enter again to replace it" in picked.text_of(".heading")
         assert presets.read(path)[name] == before
         await picked.press("enter")
         assert presets.read_own(path)[name].options == {"top_k": 7}
@@ -95,7 +95,7 @@ async def test_a_preset_s_name_is_refused_where_it_is_typed(path: Path) -> None:
         assert picked.results == [] and not path.exists()
         await picked.highlight("code")
         await picked.press("r")
-        assert "'code' is built in and stays" in picked.text_of("#refusal")
+        assert "'code' is built in and cannot be changed" in picked.text_of("#refusal")
         await picked.press("d")
         assert "'code' is built in and cannot be changed" in picked.text_of("#refusal")
 
@@ -155,15 +155,15 @@ async def test_a_system_prompt_is_saved_replaced_and_deleted(tmp_path: Path) -> 
         assert "my own" in picked.names[2] and picked.names[2].endswith("yours")
         await picked.highlight("teacher")
         await picked.press("ctrl+s", "enter")
-        assert "There is a prompt 'teacher': enter once more replaces it" in picked.text_of(".heading")
+        assert "The prompt 'teacher' exists: press enter again to replace it" in picked.text_of(".heading")
         await picked.press(*["backspace"] * 7, *"my own", "enter")
-        assert "enter once more replaces it" in picked.text_of(".heading")
+        assert "press enter again to replace it" in picked.text_of(".heading")
         assert (tmp_path / "my own.md").read_text() == "Be kind.\n"
         await picked.press("enter")
         assert (tmp_path / "my own.md").read_text().startswith("You are a patient teacher")
         await picked.highlight("my own")
         await picked.press("d")
-        assert "d once more deletes 'my own'" in picked.text_of("#refusal")
+        assert "press d again to delete 'my own'" in picked.text_of("#refusal")
         await picked.press("up", "down")
         assert (tmp_path / "my own.md").exists() and picked.text_of("#refusal") == ""
         await picked.press("d", "d")

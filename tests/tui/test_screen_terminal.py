@@ -79,6 +79,6 @@ def test_in_a_real_terminal_one_types_sees_the_answer_stops_it_and_leaves(termin
     terminal("send-keys", "-t", "app", "Escape")
     wait_for("■ stopped", "first token", "onnx · cpu · int8")
     terminal("send-keys", "-t", "app", "C-c")
-    wait_for("ctrl+q leaves chatapp.")
+    wait_for("ctrl+q quits chatapp.")
     terminal("send-keys", "-t", "app", "C-q")
     wait_for("left with 0")

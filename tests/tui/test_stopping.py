@@ -112,7 +112,7 @@ async def test_ctrl_c_copies_a_selection_and_else_tells_how_to_leave() -> None:
     async with running(ScriptedEngine()) as driver:
         await driver.type("text")
         await driver.press("ctrl+c")
-        assert driver.toasts == ["ctrl+q leaves chatapp."]
+        assert driver.toasts == ["ctrl+q quits chatapp."]
         await driver.press("shift+home", "ctrl+c")
         await driver.until(lambda: driver.app.clipboard == "text")
         assert driver.app.is_running
@@ -200,7 +200,7 @@ async def test_a_prompt_longer_than_the_context_is_refused_and_stays() -> None:
         await driver.until(lambda: driver.toasts and not driver.writing)
         [toast] = driver.toasts
         assert toast.startswith("The prompt is too long by 16 tokens (19 of 3); shorten it")
-        assert toast.endswith("or let the oldest slide out (^S, when full)")
+        assert toast.endswith("or choose slide (^S, when full)")
         assert driver.text == EXAMPLE
         assert driver.state == "✗ failed"
         driver.app.clear_notifications()
@@ -224,7 +224,7 @@ async def test_a_full_context_is_said() -> None:
         await driver.answered()
         assert driver.state == "■ context full"
         assert driver.toasts == [
-            "The model's context is full: start anew, shorten the text, or let the oldest slide out (^S)."
+            "The model's context is full: start a new conversation, shorten the text, or choose slide (^S, when full)."
         ]
         assert driver.pane.heading.used == 25
 

@@ -10,7 +10,7 @@ from support.screen_driver import beginning, running, started
 from support.scripted_engine import ScriptedEngine
 from support.tmux import DRIVER, Terminal
 
-TOLD = "There is no shell here to go to: chatapp was not started from one."
+TOLD = "Cannot suspend: chatapp was not started from a shell."
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no job control")

@@ -122,7 +122,7 @@ class Columns(Widget, can_focus=True):
         Binding("r", "rank", "Rank", id="answers.rank"),
         Binding("h", "heat", "Heat", id="answers.heat"),
         Binding("escape", "stop", "Stop", key_display="esc", id="answers.stop"),
-        Binding("escape", "leave", "Leave", key_display="esc", id="answers.leave"),
+        Binding("escape", "leave", "Back", key_display="esc", id="answers.leave"),
         Binding("up", "read(-1)", show=False),
         Binding("down", "read(1)", show=False),
         Binding("pageup", "turn(-1)", show=False),
@@ -154,7 +154,7 @@ class Columns(Widget, can_focus=True):
         super().__init__()
         self.tiling, self.bar = SideBySide(), Bar()
         self.columns = [Column(index, headings[index] if headings else "") for index in range(n)]
-        self.caption = f"{n} answers, ★ the likeliest: mean log-probability of a token" if caption is None else caption
+        self.caption = f"{n} answers; ★ is the likeliest, by mean log-probability" if caption is None else caption
         self.order = list(range(n))
         """Indices of the answers in the order shown."""
         self.by_rank = False

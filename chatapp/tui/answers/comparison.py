@@ -45,9 +45,7 @@ class Asked(TextArea):
     BINDINGS = [Binding("ctrl+j,shift+enter", "newline", "New line", key_display="^J")]
 
     def __init__(self, text: str) -> None:
-        super().__init__(
-            text, compact=True, highlight_cursor_line=False, placeholder="What all of them answer or continue"
-        )
+        super().__init__(text, compact=True, highlight_cursor_line=False, placeholder="The prompt for all of them")
         self.cursor_blink = False
         self.move_cursor(self.document.end)
 
@@ -155,7 +153,7 @@ class ComparisonScreen(EndsOnce, Screen[str | None]):
         """Show a column for each model and start the thread."""
         self.taking_part = [self.choices[name] for name in self.picker.chosen]
         self.results = []
-        caption = f"{question.max_tokens} tokens at most, {self.order.value}"
+        caption = f"at most {question.max_tokens} tokens, {self.order.value}"
         if self.order.value == "in turn":
             caption += ": for reading along; speeds are measured one after the other"
         else:

@@ -67,7 +67,7 @@ class Picker(Rows):
         elif len(self.chosen) < MOST:
             self.chosen.append(name)
         else:
-            self.notify(f"At most {MOST} side by side; leave one out with space.", severity="warning")
+            self.notify(f"At most {MOST} side by side; space removes one.", severity="warning")
         self.refresh()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
@@ -96,7 +96,7 @@ class Picker(Rows):
     def row(self, index: int) -> Content:
         """A line with a name."""
         if index >= len(self.rows):
-            return Content(" no name has that" if not self.rows and index == 0 else "")
+            return Content(" no name matches" if not self.rows and index == 0 else "")
         name = self.rows[index]
         place = self.chosen.index(name) + 1 if name in self.chosen else None
         line = Content.assemble(

@@ -34,7 +34,7 @@ CHOICES = Content("").join(
 )
 SCROLLS = {"up": -1, "down": 1, "pageup": -8, "pagedown": 8}
 """Lines by which keys scroll long arguments."""
-CHANGED = "This tool is no longer what it was when you allowed it."
+CHANGED = "This tool has changed since you allowed it."
 
 
 class Calls(Vertical):
@@ -115,7 +115,7 @@ class Calls(Vertical):
         head = printable(describe_call(call, question.tool).partition(": ")[0])
         self.head.update(Content.styled(head, "bold $warning"))
         self.told.update(Content("").join(parts))
-        asking = self.Changed(f"may it call {question.tool.name}?")
+        asking = self.Changed(f"allow {question.tool.name}?")
         self.asked, self.quiet = asyncio.get_running_loop().create_future(), asking.time
         self.scroll.scroll_home(animate=False)
         self.display, before = True, self.screen.focused

@@ -190,7 +190,7 @@ class CompletionPage(AuthoredText):
         """Continue the text n times; None, after a notification, if there is no text yet."""
         if self.text.strip():
             return partial(self.begin, n=n)
-        self.notify("Write something first, or take the example with tab.")
+        self.notify("Write something first, or press tab for the example.")
         return None
 
     def begin(self, engine: Engine, *, n: int) -> Turn:
@@ -307,9 +307,9 @@ class CompletionPage(AuthoredText):
             left = "".join(token.text for token in reached.shorter)
             self.change([*reached.before, ("assistant", left)], reached.after)
         elif reached:
-            self.notify("The tokens of this text were not kept: ctrl+z takes back the whole continuation.")
+            self.notify("The tokens of this text were not saved: ctrl+z takes back the whole continuation.")
         else:
-            self.notify("The text does not end with what the model wrote last.")
+            self.notify("The text does not end with the model's last token.")
 
     # Keys
 

@@ -115,7 +115,7 @@ class Conversations(LaidOutOnce, Screen[None]):
 
     def save_all(self, history: History) -> None:
         """The history could be opened at last: save everything to it."""
-        self.notify("Conversations are being saved again, with all that was said meanwhile.")
+        self.notify("Conversations are being saved again, with everything written meanwhile.")
         self.history, self.lack = history, ""
         for pane in self.panes:
             if pane.kept and pane.dialogue:
@@ -245,10 +245,10 @@ class Conversations(LaidOutOnce, Screen[None]):
         if faster >= 1.1:
             text = f"{best.backend} decodes {faster:.1f} times as fast as {here.backend}"
         elif faster:  # it reads prompts so much sooner
-            text = f"{best.backend} answers sooner than {here.backend}"
+            text = f"{best.backend} starts answering sooner than {here.backend}"
         else:
-            text = f"{here.backend} does not compute what it should"
-        self.notify(f"{text}: {used.name} runs on {best.backend} in the next conversation.", markup=False)
+            text = f"{here.backend} gives wrong results"
+        self.notify(f"{text}: {used.name} will use {best.backend} in new conversations.", markup=False)
 
     def panes_with(self, choice: Choice) -> list[Pane]:
         """The panes with this model."""
@@ -381,7 +381,7 @@ class Conversations(LaidOutOnce, Screen[None]):
         await self.show(pane)
         await pane.adopt(self.dialogue(pane.kind, pane.choice, kept=False))
         await self.give_model(pane)
-        self.notify("Nothing of this conversation is kept.")
+        self.notify("This conversation is not saved.")
 
     async def open_conversation(self, conversation: Conversation) -> Pane:
         """Show a saved conversation."""
@@ -434,7 +434,7 @@ class Conversations(LaidOutOnce, Screen[None]):
                 here = [one for one in here if has_words(one.title, words)]
                 conversations, total = [*here, *conversations], total + len(here)
             busy = {pane.number for pane in self.panes if pane.busy}
-            none = "Conversations are not being saved." if self.lack else "Conversations will be listed here."
+            none = "Conversations are not being saved." if self.lack else "No conversations yet."
             self.sidebar.show(conversations, self.pane.number, busy, total=total, none=none)
 
     async def action_sidebar(self) -> None:

@@ -61,7 +61,7 @@ class Models:
             pane.before = pane.choice, pane.opened
         pane.choice, pane.opened, pane.failure = Choice(name), None, None
         pane.heading.model, pane.heading.about = name, ""
-        pane.status.show("○ loading", hint="what was said stays")
+        pane.status.show("○ loading", hint="the conversation stays")
         await self.screen.give_model(pane)
         pane.box.focus()
 
@@ -85,7 +85,7 @@ class Models:
             if job.name in self.wanted and not self.screen.pane.begun and not self.screen.pane.box.text:
                 await self.use(job.name)
             else:
-                self.screen.notify(f"{job.name} is here: ^O and enter let it answer.", markup=False, timeout=10)
+                self.screen.notify(f"{job.name} is ready: ^O and Enter use it.", markup=False, timeout=10)
 
     def answer_offer(self, offer: Offer, *, accepted: bool) -> None:
         """Pull what was offered in the background, or do not offer it again."""

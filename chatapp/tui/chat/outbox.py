@@ -49,10 +49,10 @@ class Outbox:
 
     def show_note(self) -> None:
         """Update the note above the prompt: an edit, waiting messages, or a tip."""
-        lines = ["Editing. enter: resend  esc: cancel"] if self.editing else []
+        lines = ["Editing: enter resends, esc cancels"] if self.editing else []
         if self.queue:
             first, count = " ".join(self.queue[0].draft.split()), len(self.queue)
-            lines.append(f"Waiting: {first}" if count == 1 else f"{count} messages wait: {first}")
+            lines.append(f"Waiting: {first}" if count == 1 else f"{count} messages waiting: {first}")
         line = "   ".join(lines) or self.tip
         self.note.update(printable(line))
         self.note.display = bool(line)

@@ -80,7 +80,7 @@ class Pane(Vertical):
 
     async def on_mount(self) -> None:
         self.heading.model = self.choice.model
-        self.status.show("○ loading", hint="type ahead: the model opens meanwhile")
+        self.status.show("○ loading", hint="go ahead and type while it loads")
         await self.show_page()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -170,7 +170,7 @@ class Pane(Vertical):
         self.outbox.give_back()
         if self.before:
             self.choice, opened = self.before
-            return self.show_model(opened, f"{opened.name} stays")
+            return self.show_model(opened, f"{opened.name} stays in use")
         self.let_count()
         self.status.show_lack(error)
         self.text_changed()
@@ -184,7 +184,7 @@ class Pane(Vertical):
             return self.model_failed(NO_TEMPLATE.format(opened.name))
         if self.dialogue and (wrong := self.dialogue.change_model(opened.engine, self.choice.model)):
             self.notify(wrong, markup=False)
-        self.show_model(opened, f"opened in {milliseconds(opened.seconds)}")
+        self.show_model(opened, f"loaded in {milliseconds(opened.seconds)}")
         if not self.begun and (self.kind == "chat") != opened.engine.can_chat:
             await self.change_kind("chat" if opened.engine.can_chat else "completion")
         await self.ask_if_wanted()
@@ -203,7 +203,7 @@ class Pane(Vertical):
         """Whether the model can be asked now; notifies the user why not."""
         if self.opened and self.dialogue and not self.busy:
             return True
-        self.notify(BUSY if self.busy else self.failure or "The model is not open yet.", markup=False)
+        self.notify(BUSY if self.busy else self.failure or "The model is still loading.", markup=False)
         return False
 
     # Typing
@@ -267,7 +267,7 @@ class Pane(Vertical):
             self.notify(BUSY)
         elif not self.opened or not self.dialogue:
             self.wanted = n
-            self.status.show("○ loading", hint="the model will write as soon as it is open")
+            self.status.show("○ loading", hint="the model writes as soon as it is loaded")
         else:
             await self.start(begin)
 
@@ -380,7 +380,7 @@ class Pane(Vertical):
         elif deltas:
             await self.page.grow(deltas)
         if not reply.ended and reply.stale and time.monotonic() > reply.told + 0.2:  # faster cannot be read
-            self.show_figures("● summing up" if reply.turn.summarising else f"● {reply.figures.doing}", "accent")
+            self.show_figures("● summarising" if reply.turn.summarising else f"● {reply.figures.doing}", "accent")
 
     async def take_end(self, turn: Turn) -> None:
         """The thread of a reply has ended, perhaps after the user stopped it."""

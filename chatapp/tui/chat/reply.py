@@ -155,12 +155,12 @@ class Ending:
     message: str = ""
 
 
-SLIDE = ", or let the oldest slide out (^S, when full)"
+SLIDE = ", or choose slide (^S, when full)"
 """Advice added to the error for a prompt that is too long."""
 NEXT: dict[WhenFull, str] = {
-    "stop": "start anew, shorten the text, or let the oldest slide out (^S).",
+    "stop": "start a new conversation, shorten the text, or choose slide (^S, when full).",
     "slide": "from here on the oldest part is left out.",
-    "summarise": "from here on the oldest part is summed up.",
+    "summarise": "from here on the oldest part is summarised.",
 }
 """What happens when the context is full, by setting."""
 
@@ -174,5 +174,5 @@ def ending(reason: str | None, *, error: str | None, full: bool, when_full: When
     if reason == "length" and full:
         return Ending(FULL, "warning", FULL, f"The model's context is full: {NEXT[when_full]}")
     if reason == "length":
-        return Ending(f"■ max_tokens reached{', ^J goes on' if goes_on else ''}", "success")
+        return Ending(f"■ max_tokens reached{', ^J continues' if goes_on else ''}", "success")
     return Ending("● done", "success")

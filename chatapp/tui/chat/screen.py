@@ -153,7 +153,7 @@ class ChatScreen(Conversations):
         elif self.pane.busy:
             self.pane.stop()
         else:
-            self.notify("ctrl+q leaves chatapp.")
+            self.notify("ctrl+q quits chatapp.")
 
     async def action_again(self) -> None:
         """Write another version of the last answer."""
@@ -199,7 +199,7 @@ class ChatScreen(Conversations):
         writing = reply is not None and (said is None or said.id == reply.turn.replies[index].id)
         said = said or pane.page.last("assistant")
         if not pane.dialogue or not (writing or said):
-            return pane.notify("There is no answer yet whose tokens could be shown.")
+            return pane.notify("There is no answer yet.")
         tokens: Sequence[Token] = ()
         if pane.newest and (writing or pane.columns):
             tokens = pane.newest.tokens[index]
@@ -214,7 +214,7 @@ class ChatScreen(Conversations):
 
         if not tokens and not writing:
             return pane.notify(
-                "The tokens of this answer were not kept: it was imported, or written without the screen."
+                "No probabilities were saved with this answer: it was imported, or written outside the screen."
             )
         self.app.push_screen(HeatScreen(tokens, lambda: writing and pane.reply is reply, pane.stop), take)
 
@@ -224,7 +224,7 @@ class ChatScreen(Conversations):
 
         pane, reply = self.pane, self.pane.newest
         if not reply or not pane.dialogue or reply.turn.options.num_beams == 1:
-            return self.notify("There is no beam search: num_beams begins one (^S, or /set parameter num_beams 4).")
+            return self.notify("No beam search yet: set num_beams first (^S, or /set parameter num_beams 4).")
         dialogue, turn = pane.dialogue, reply.turn
 
         async def take(beam: Beam | None) -> None:
@@ -248,7 +248,7 @@ class ChatScreen(Conversations):
         pane = self.pane
         said = said or pane.page.last("assistant")
         if not pane.dialogue or not said:
-            return pane.notify("There is no answer yet that was measured.")
+            return pane.notify("There is no answer yet.")
         dialogue, reply = pane.dialogue, pane.reply
         writing = [one.id for one in reply.turn.replies] if reply else []
         if reply and said.id in writing:
@@ -283,7 +283,7 @@ class ChatScreen(Conversations):
         if said and (pane.kind == "chat" or action in ("copy", "code", "fork")):
             pane.post_message(Said.Wanted(action, said))
         else:
-            self.notify("No message here to do that with.")
+            self.notify("There is no message here for that.")
 
     def action_open(self) -> None:
         """Unfold or fold the attachments of the focused message, or of the last one that has some."""
@@ -305,7 +305,7 @@ class ChatScreen(Conversations):
         """Rename, pin, delete or export the conversation shown, or restore the one deleted last."""
         number = None if action == "undelete" else self.pane.number
         if number is not None and not self.pane.begun:
-            return self.notify("Nothing was said yet in this conversation.")
+            return self.notify("This conversation is empty.")
         with telling(self):
             await self.view.manage(action, number)
         self.list_conversations()
@@ -380,12 +380,12 @@ class ChatScreen(Conversations):
                 return entered.prompt.give_back(entered.draft)
             entered.prompt.take_output(output)
             if output.code != 0:
-                self.notify(f"The command: {output.told}.", severity="warning", markup=False)
+                self.notify(f"The command failed: {output.told}.", severity="warning", markup=False)
 
         if self.shell_known:
             return begin(entered.command)
-        question = f"Run this in {shell.shell()[0]}? What it writes goes into your message."
-        self.app.push_screen(AskLine(question, entered.command, "enter runs it, esc cancels; not asked again"), begin)
+        question = f"Run this in {shell.shell()[0]}? Its output goes into your message."
+        self.app.push_screen(AskLine(question, entered.command, "enter runs it, esc cancels; asked only once"), begin)
 
     def on_sampling_drawer_changed(self, message: SamplingDrawer.Changed) -> None:
         self.view.choose_options(message.options)

@@ -47,7 +47,7 @@ class SearchScreen(Finder["Found | None"]):
                 await front.go_to(found)
 
         if not (history := front.open_history()):
-            raise InputError("there is no history to search in")
+            raise InputError("there is no history to search")
         return cls(history.search, words), take
 
     def compose(self) -> ComposeResult:
@@ -80,11 +80,11 @@ class SearchScreen(Finder["Found | None"]):
         if error:
             line = error
         elif not words.strip():
-            line = "all words must be there, in any case, the last one perhaps unfinished"
+            line = "all words must appear; the last may be unfinished"
         elif not self.found:
             line = "nothing found"
         else:
-            places = "1 place" if len(self.found) == 1 else f"{len(self.found)} places"
+            places = "1 match" if len(self.found) == 1 else f"{len(self.found)} matches"
             line = f"{'the first ' if len(self.found) == FOUND else ''}{places}"
         self.note.update(line)
 

@@ -111,7 +111,7 @@ class Sidebar(Choices):
             about = f"{size} · {printable(one.model)}"
             rows.append(Row(printable(one.title) or "…", str(one.id), mark, moment(one.updated), about))
         if not rows:
-            rows.append(Row("No title has these words." if self.words else none))
+            rows.append(Row("No title contains these words." if self.words else none))
         before, self.rows = self.rows, rows
         if rows[: len(before)] == before:  # rows were only added: keep the scroll position
             self.add_options([row.option for row in rows[len(before) :]])

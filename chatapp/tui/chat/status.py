@@ -288,7 +288,7 @@ class Welcome(Static):
         keys = Content.assemble(
             *(part for key, does in KEYS[mode] for part in ((f"{key:<8}", "$accent"), (f"{does}\n", "$muted")))
         )
-        more = ", and fills the gap\nat the cursor (ctrl+f shows it)" if gaps and mode == "completion" else ""
+        more = ", and fills the gap\nat the cursor (ctrl+f shows how)" if gaps and mode == "completion" else ""
         limits = "\nA small model: Python and JavaScript." if model == "builtin" else ""
         size = "" if limits else size
         promise = f"{size} {PROMISE[mode]}{more}.{limits}\n{stays}"

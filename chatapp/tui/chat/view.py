@@ -65,7 +65,7 @@ class ScreenView:
     def opened(self) -> Opened:
         """The open model."""
         if self.screen.pane.opened is None:
-            raise InputError(self.screen.pane.failure or "the model is not open yet; try again in a moment")
+            raise InputError(self.screen.pane.failure or "the model is still loading; try again in a moment")
         return self.screen.pane.opened
 
     @property
@@ -80,7 +80,7 @@ class ScreenView:
 
     def open_history(self) -> History | None:
         if not self.screen.history:
-            self.say("Conversations are not being kept: there is no history.")
+            self.say("Conversations are not being saved: there is no history.")
         return self.screen.history
 
     def say(self, text: str, brief: str = "") -> None:
@@ -108,7 +108,11 @@ class ScreenView:
     def begin(self, kept: bool | None = None) -> None:
         self.screen.call_next(self.screen.action_new if kept is not False else self.screen.begin_unkept)
         if kept:
-            self.say("This conversation is kept." if self.screen.history else "There is no history to keep it in.")
+            self.say(
+                "This conversation is saved."
+                if self.screen.history
+                else "This conversation is not saved: there is no history."
+            )
 
     def use_model(self, name: str) -> None:
         self.screen.call_next(self.use, self.workspace.find_model(name))
@@ -129,7 +133,7 @@ class ScreenView:
     def edit(self, text: str) -> None:
         pane = self.screen.pane
         if pane.kind != "chat":
-            raise InputError("a text is edited where it stands; /edit asks a question of a chat in other words")
+            raise InputError("/edit is for a question in a chat; edit this text directly")
         asked = run.last_message(self, "user")
         pane.outbox.edit(asked, line_of(text) if text else None)
         if text:
@@ -139,7 +143,7 @@ class ScreenView:
         self.screen.app.copy_to_clipboard(text())
 
     def tell_timings(self, wanted: bool) -> None:
-        self.say("The latencies are always below the conversation, and in full behind ctrl+l.")
+        self.say("Timings are always shown below the conversation; ctrl+l shows all of them.")
 
     def choose_theme(self, name: str) -> None:
         known = sorted(self.screen.app.available_themes)
@@ -236,9 +240,9 @@ class ScreenView:
         if blocks := code_blocks(run.find_text(message)):
             self.screen.app.copy_to_clipboard(blocks[-1])
             if len(blocks) > 1:
-                self.say(f"The last of {len(blocks)} blocks: /copy N takes another.")
+                self.say(f"The last of {len(blocks)} code blocks; /copy N copies another.")
         else:
-            self.say("There is no block of code in this answer.")
+            self.say("This answer has no code block.")
 
     async def fork(self, pane: Pane, message: Message) -> None:
         """Begin a new conversation with the messages up to this one."""
@@ -255,7 +259,7 @@ class ScreenView:
         screen, history = self.screen, self.screen.history
         if number is not None and number < 0:
             if action != "open":
-                return self.say("This conversation is not saved: it is only here, until you leave.")
+                return self.say("This conversation is not saved. It is gone when you quit.")
             pane = next((pane for pane in screen.panes if pane.number == number), screen.pane)
             await screen.show(pane)
             return await screen.give_model(pane)
@@ -265,7 +269,7 @@ class ScreenView:
             return
         conversation = history.get(number)
         if not conversation.messages and action == "export":
-            return self.say("Nothing was said yet in this conversation.")
+            return self.say("This conversation is empty.")
         match action:
             case "open":
                 await screen.open_conversation(conversation)
@@ -298,7 +302,7 @@ class ScreenView:
             history.rename(conversation.id, title)
             self.screen.list_conversations()
 
-        self.ask("Another title", take, conversation.title)
+        self.ask("New title", take, conversation.title)
 
     async def delete(self, history: History, conversation: Conversation) -> None:
         """Delete a conversation; it can be restored."""
@@ -325,7 +329,7 @@ class ScreenView:
         back = history.undelete()
         if back and self.screen.sidebar:
             self.screen.sidebar.note = ""
-        self.say(f"{back[0].title or DRAFT} is back." if back else "Nothing was deleted.")
+        self.say(f"{back[0].title or DRAFT} is back." if back else "There is nothing to restore.")
 
     def export(self, history: History, conversation: Conversation) -> None:
         """Ask for a file name, and export to it in the form of its ending."""
@@ -339,7 +343,7 @@ class ScreenView:
     def import_file(self) -> None:
         """Ask for a file, and import its conversations."""
         if self.open_history():
-            question = "Import from a file: ours, ChatGPT's, Claude's, Open WebUI's or Ollama's"
+            question = "Import from a file of chatapp, ChatGPT, Claude, Open WebUI or Ollama"
             self.ask(question, partial(run.import_file, self))
 
     async def go_to(self, found: Found) -> None:

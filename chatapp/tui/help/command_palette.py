@@ -74,7 +74,7 @@ class CommandPalette(Finder[Command | None]):
     def show_rows(self) -> None:
         """Show the commands found, the best match highlighted."""
         width = min(88, self.app.size.width) - 5  # without border, padding and scroll bar
-        none = Option(Content.styled("No command is called so.", "$muted"), disabled=True)
+        none = Option(Content.styled("No command matches.", "$muted"), disabled=True)
         self.places.set_options([Option(row(command, width)) for command in self.found] or [none])
         self.places.highlighted = 0 if self.found else None
 

@@ -100,9 +100,9 @@ class Help(EndsOnce, ModalScreen[None]):
                 parts += [Content(""), Content.styled(section.title, "bold $accent")]
                 parts += [Content.assemble((f"  {row.keys:{width}}  ", "$accent"), row.does) for row in rows]
         if not parts:
-            parts = [Content(""), Content.styled("Nothing is called so.", "$muted")]
+            parts = [Content(""), Content.styled("Nothing matches.", "$muted")]
         about = (
-            f'Other keys: by their ids in {self.keys_file}, such as "chat.again" = "f12"; vim = true for vim-like ones.'
+            f'Change keys by their ids in {self.keys_file}, such as "chat.again" = "f12"; vim = true for vim-like keys.'
         )
         return Content("\n").join([*parts, Content(""), Content.styled(about, "$muted")])
 
@@ -121,7 +121,7 @@ def sections(screen: Screen[object], chosen: Mapping[str, str]) -> list[Section]
                 ids[row.id] = Row(row.id, row.keys + (", yours" if row.id in chosen else ""))
     places = [Section(name, rows) for name, rows in found.items() if any(not row.quiet for row in rows)]
     others = [Section(name, rows) for name, rows in found.items() if rows and all(row.quiet for row in rows)]
-    daily = Section("Every day", [Row("^P", "every command by its name")])
+    daily = Section("Basics", [Row("^P", "every command by its name")])
     for action in ACTIONS:
         if action.daily:
             key = Binding(chosen.get(action.id, action.key).split(",")[0], "", "")

@@ -37,11 +37,11 @@ class BeamLines(Rows):
     """A line for each branch between two forks, with its score at the end."""
 
     BINDINGS = [
-        Binding("left", "up", "Where it forked", show=False),
-        Binding("right", "into", "What goes on from it", show=False),
+        Binding("left", "up", "Parent branch", show=False),
+        Binding("right", "into", "First continuation", show=False),
         Binding("b", "best", "Best", id="beams.best"),
         Binding("p", "prune", "Pruned branches", id="beams.pruned"),
-        Binding("enter", "screen.take", "Go on from here", key_display="↵", id="beams.take"),
+        Binding("enter", "screen.take", "Continue from here", key_display="↵", id="beams.take"),
     ]
     pruned = reactive(True)
     """Whether pruned branches are shown."""
@@ -157,11 +157,11 @@ class BeamText(Widget):
 
     def render(self) -> Content:
         if not (beam := self.beam):
-            return Content.styled("the prompt is being read", "$muted")
+            return Content.styled("reading the prompt", "$muted")
         text = printable("".join(one.text for one in beam.path))
         width, rows = max(1, self.content_size.width), max(1, self.content_size.height - 1)
         lines = Content(text).wrap(width)
-        about = {"going": "is looked at", "passed": "goes on", "pruned": "given up", "finished": "finished"}[beam.state]
+        about = {"going": "active", "passed": "continued", "pruned": "pruned", "finished": "finished"}[beam.state]
         told = f"{len(beam.path):,} tokens · score {beam.score:.3f} · {about}"
         return Content("\n").join([*lines[-rows:], Content.styled(told, "$muted")])
 
@@ -206,7 +206,7 @@ class BeamScreen(EndsOnce, Screen[Beam | None]):
         self.beams.grow()
         count = self.search.count
         state = "searching" if growing else "ended"
-        told = f"   {state} · {count['going']} looked at · {count['finished']} finished · {count['pruned']} given up"
+        told = f"   {state} · {count['going']} active · {count['finished']} finished · {count['pruned']} pruned"
         self.heading.update(Content.assemble(("Beams", "bold $accent"), (told, "$muted")))
         if not growing:
             self.pulse.stop()

@@ -137,7 +137,7 @@ class LatencyChart(Widget):
     def lines(self, width: int, height: int) -> Iterator[list[tuple[str, str]]]:
         """The rows of the chart, as (text, colour name) pairs."""
         if not self.latencies:
-            yield [(" no latencies were kept for this answer", "muted")]
+            yield [(" no latencies were saved with this answer", "muted")]
             return
         rows, room = max(1, height - 3), max(1, width - LEFT - RIGHT)
         count, each = self.bars(width)

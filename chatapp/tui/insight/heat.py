@@ -44,7 +44,7 @@ class HeatSummary(Widget):
                 (f"{found.mean_logprob:.2f}", "bold $text"), (" mean log-probability", "$muted"),
             )  # fmt: skip
         else:
-            self.told = Content.styled("no probabilities were kept for this answer" if tokens else "", "$muted")
+            self.told = Content.styled("no probabilities were saved with this answer" if tokens else "", "$muted")
         self.refresh(layout=len(self.lines(self.content_size.width)) != before)
 
     def render(self) -> Content:

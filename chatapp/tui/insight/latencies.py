@@ -155,7 +155,7 @@ class LatencyScreen(EndsOnce, Screen[None]):
                 else:
                     self.notify(f"Saved as {printable(str(path))}", markup=False)
 
-        self.app.push_screen(AskLine("Save as", proposed, "enter writes the file, esc forgets it"), write)
+        self.app.push_screen(AskLine("Save as", proposed, "enter saves it, esc cancels"), write)
 
 
 class Title(Widget):

@@ -57,7 +57,7 @@ class TokenPanel(Widget, can_focus=True):
         after = ", guessed" if token.guessed else " after the one before"
         latency = Content.assemble((milliseconds(token.seconds), "$text"), (after, "$muted"))
         if token.logprob is None:
-            return [head, Content.styled("no probability was kept", "$muted"), latency]
+            return [head, Content.styled("no probability was saved", "$muted"), latency]
         sure = Content.assemble(
             (percent(token.logprob), "bold $text"), ("  log-probability ", "$muted"), (f"{token.logprob:.2f}", "$text")
         )
@@ -66,7 +66,7 @@ class TokenPanel(Widget, can_focus=True):
     def alternatives(self, token: Token) -> list[Content]:
         """The alternatives with bars; the one that was written is ticked."""
         if not token.alternatives:
-            return [Content.styled("no alternatives were kept", "$muted")]
+            return [Content.styled("no alternatives were saved", "$muted")]
         width = self.content_size.width
         names = max(6, min(14, width // 3))
         room = max(4, width - names - 14)

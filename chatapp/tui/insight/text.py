@@ -46,7 +46,7 @@ class HeatText(ScrollView, can_focus=True):
     """The text, painted row by row, and a cursor that moves by tokens."""
 
     BINDINGS = [
-        Binding("left", "walk(-1)", "Token before", show=False),
+        Binding("left", "walk(-1)", "Previous token", show=False),
         Binding("right", "walk(1)", "Next token", show=False),
         Binding("up", "climb(-1)", "Row above", show=False),
         Binding("down", "climb(1)", "Row below", show=False),
@@ -57,7 +57,7 @@ class HeatText(ScrollView, can_focus=True):
         Binding("ctrl+home", "go(0)", "First token", show=False),
         Binding("ctrl+end", "go(-1)", "Last token", show=False),
         Binding("n", "unlikely(1)", "Next unlikely", id="heat.unlikely"),
-        Binding("N", "unlikely(-1)", "Unlikely one before", show=False, id="heat.unlikely_before"),
+        Binding("N", "unlikely(-1)", "Previous unlikely", show=False, id="heat.unlikely_before"),
     ]
     cursor = reactive(0)
     """The index of the token it is on."""

@@ -84,5 +84,5 @@ def removal_question(name: str, freed: int) -> Content:
     return Content.assemble(
         (f"Remove {printable(name)}?\n\n", "bold $text"),
         (f"This frees {size(freed)}. ", "$text"),
-        ("What was pulled and what was made of it is deleted; a folder of your own stays.", "$muted"),
+        ("Its download and the files made from it are deleted; your own folders stay.", "$muted"),
     )

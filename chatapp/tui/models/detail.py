@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STATES = {
     "here": "on this machine",
     "broken": "cannot be read",
-    "stopped": "downloaded in part",
+    "stopped": "partly downloaded",
     "elsewhere": "being downloaded",
     "absent": "not here",
     "remote": "on a server",

@@ -11,8 +11,8 @@ from textual.widgets import Input, Static
 
 Purpose = Literal["filter", "search"]
 HINTS: dict[Purpose, tuple[str, str]] = {
-    "filter": ("/", "a name, or what it is good for"),
-    "search": ("s", "a name: enter asks the Hub for it"),
+    "filter": ("/", "words of a name, use or licence"),
+    "search": ("s", "a name; enter searches the Hub"),
 }
 """For each purpose: its key, and a hint."""
 

@@ -34,7 +34,7 @@ class ModelList(Rows):
         Binding("k", "walk(-1)", "Up", show=False),
         Binding("j", "walk(1)", "Down", show=False),
         Binding("tab", "section(1)", "Section", show=False),
-        Binding("shift+tab", "section(-1)", "Section before", show=False),
+        Binding("shift+tab", "section(-1)", "Previous section", show=False),
     ]
 
     HEADING = 1

@@ -260,7 +260,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
         plan = self.plans.pop(0)
         problems = plan.facts["problems"]
         pull = partial(self.jobs.add, "pull", plan.model, *(("--force",) if problems else ()))
-        ask(self.app, pull_question(plan.facts, self.size.width), "pull it all the same" if problems else "pull", pull)
+        ask(self.app, pull_question(plan.facts, self.size.width), "pull anyway" if problems else "pull", pull)
 
     def action_cancel(self) -> None:
         """Stop the job of a model."""
@@ -291,7 +291,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             ask(self.app, removal_question(row.name, freed), "remove", partial(self.jobs.add, "remove", row.name))
 
         if row and row.name == BUILTIN:
-            self.say("The built-in model comes with chatapp and stays.")
+            self.say("The built-in model is part of chatapp and cannot be removed.")
         elif row and row.name == self.current:
             self.say(f"{row.name} is in use; use another model first.")
         elif row:
@@ -364,7 +364,7 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             self.sought = text
             self.hub = [row for row in self.hub if self.works_on(row.name)]
             self.jobs.add("search", text)
-            self.say(f"Asking the Hub for {text!r}.")
+            self.say(f"Searching the Hub for {text!r}.")
 
     def on_key(self, event: events.Key) -> None:
         """Up and down move in the list while a filter is typed."""
@@ -385,4 +385,4 @@ class ModelsScreen(EndsOnce, Screen[str | None]):
             if unreached := job.facts.get("unreached"):
                 self.notify(printable(str(unreached)), severity="warning", markup=False, timeout=10)
             elif not found:
-                self.say(f"The Hub has nothing more called {self.sought!r} that runs here.")
+                self.say(f"Nothing else on the Hub matches {self.sought!r} and runs here.")

@@ -129,7 +129,7 @@ class Prompt(Box):
         else:
             for now in found:
                 if now.path in known and known[now.path].stamp != now.stamp:
-                    self.warn(f"{now.path} has changed since you attached it; it is sent as it is now")
+                    self.warn(f"{now.path} has changed since you attached it; the current version is sent")
             self.post_message(self.Submitted(attachments.message(self.message(text), found), draft, n))
         finally:
             self.sending.remove(draft)
@@ -154,7 +154,7 @@ class Prompt(Box):
             with self.app.suspend(), telling(self):  # suspend() does not restore the terminal after an exception
                 self.draft = editor.edit(self.draft)
         except SuspendNotSupported:
-            self.notify("Here no editor can take the terminal's place.", severity="warning")
+            self.notify("An external editor cannot be opened here.", severity="warning")
 
     # Earlier prompts
 

@@ -223,7 +223,7 @@ class SamplingDrawer(Widget, can_focus=True):
             check_grammar(replace(self.defaults, **answer))
             return answer
 
-        hint = f"First line: {', '.join(ANSWERS)}; below it, which. Nothing: any text."
+        hint = f"First line: {', '.join(ANSWERS)}; its value below. Empty: any text."
         self.write("What the answer must be", hint, answer_to_lines(self.options), check, self.ask_for)
 
     def edit_lines(self, field: Field) -> None:
@@ -234,10 +234,10 @@ class SamplingDrawer(Widget, can_focus=True):
 
         value = self.value(field)
         if field.name == "stop":
-            title, hint = "Stop before these texts", "One text a line; \\n is a new line, \\t a tab."
+            title, hint = "Stop texts", "One text per line; \\n is a new line, \\t a tab."
             lines = stop_to_lines(value)
         else:
-            title, hint = "Biases for single tokens", "ID=BIAS in each line; 11=-inf forbids token 11."
+            title, hint = "Token biases", "One ID=BIAS per line; 11=-inf forbids token 11."
             lines = bias_to_lines(value)
         self.write(title, hint, lines, check, partial(self.choose, field))
 

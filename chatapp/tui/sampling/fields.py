@@ -142,7 +142,7 @@ def bias_from_lines(lines: str) -> dict[int, float]:
                 f"line {place} must be ID=BIAS, such as 11=-2.5 or 11=-inf, not {line.strip()!r}"
             ) from None
         if number in biases:
-            raise OptionError(f"line {place} has token {number} once more; leave one of its lines")
+            raise OptionError(f"line {place} repeats token {number}; keep one of its lines")
         biases[number] = value
     return biases
 
@@ -172,10 +172,10 @@ def answer_from_lines(lines: str) -> dict[str, Any]:  # Any: what Options takes
     if not name:
         return {}
     if name not in ANSWERS:
-        raise OptionError(f"the first line must be {', '.join(ANSWERS)} or nothing, not {first.strip()[:40]!r}")
+        raise OptionError(f"the first line must be {', '.join(ANSWERS)} or empty, not {first.strip()[:40]!r}")
     value = {"json_object": True, "choice": stop_from_lines(rest)}.get(name, rest)
     if not value:
-        raise OptionError(f"write below {name} what it is to be")
+        raise OptionError(f"write its value below {name}")
     return {name: value}
 
 

@@ -52,7 +52,7 @@ class Library(EndsOnce, ModalScreen[ScreenResultType]):
         if built_in or self.was_warned(name):
             self.refuse(self.act(delete, ""))
         else:
-            self.refuse(f"d once more deletes {name!r}")
+            self.refuse(f"press d again to delete {name!r}")
 
     def ask_name(self, question: str, value: str, keep: Callable[[str], str]) -> None:
         """Ask for a name until `keep` returns no error message."""

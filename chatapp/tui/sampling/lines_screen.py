@@ -22,8 +22,8 @@ class LinesScreen(EndsOnce, ModalScreen[Any]):  # Any: what the lines mean; None
 
     CSS_PATH = "screens.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+j", "keep", "Keep", key_display="^J", id="lines.keep"),
-        Binding("escape", "dismiss(None)", "Leave", key_display="esc", id="lines.leave"),
+        Binding("ctrl+j", "keep", "Use", key_display="^J", id="lines.keep"),
+        Binding("escape", "dismiss(None)", "Cancel", key_display="esc", id="lines.leave"),
     ]
 
     def __init__(self, title: str, hint: str, lines: str, check: Callable[[str], Any]) -> None:
@@ -37,7 +37,7 @@ class LinesScreen(EndsOnce, ModalScreen[Any]):  # Any: what the lines mean; None
             yield Static(self.hint, classes="note", markup=False)
             yield TextArea(self.lines, compact=True, highlight_cursor_line=False)
             yield Static("", id="refusal", markup=False)
-            yield Static("[@click=screen.keep]^J[/] keep   [@click=app.simulate_key('escape')]esc[/] leave", id="keys")
+            yield Static("[@click=screen.keep]^J[/] use   [@click=app.simulate_key('escape')]esc[/] cancel", id="keys")
 
     def on_mount(self) -> None:
         area = self.query_one(TextArea)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KEYS = (
     "[@click=screen.apply]enter[/] apply  [@click=screen.name('save')]s[/] save as  "
     "[@click=screen.name('rename')]r[/] rename  [@click=screen.delete]d[/] delete  "
-    "[@click=app.simulate_key('escape')]esc[/] leave"
+    "[@click=app.simulate_key('escape')]esc[/] cancel"
 )
 
 
@@ -41,7 +41,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
         Binding("s", "name('save')", "Save as", id="presets.save"),
         Binding("r", "name('rename')", "Rename", id="presets.rename"),
         Binding("d,delete", "delete", "Delete", key_display="d", id="presets.delete"),
-        Binding("escape", "dismiss(None)", "Leave", key_display="esc", id="presets.leave"),
+        Binding("escape", "dismiss(None)", "Cancel", key_display="esc", id="presets.leave"),
     ]
 
     def __init__(self, path: Path, defaults: Options, chosen: Mapping[str, Any], *, look: Look | None = None) -> None:
@@ -119,7 +119,7 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
             old, new = (printable(field.show(getattr(options, field.name))) for options in (before, after))
             lines.append(Content.assemble(f"{field.label:13}", (old, "$muted"), " → ", (new, "bold $accent")))
         if len(lines) == 2:
-            lines.append(Content.styled("these are your options now", "$muted"))
+            lines.append(Content.styled("these options are in use", "$muted"))
         changes = self.query_one("#changes", Static)
         room = changes.size.height - len(lines) - 1
         if self.preview and room > 3:
@@ -148,12 +148,12 @@ class PresetPicker(Library[Mapping[str, Any] | None]):  # Any: what Options take
 
         def save(new: str) -> str:
             if new in self.presets and not self.was_warned(new):
-                return f"there is a preset {new!r}: enter once more replaces it"
+                return f"the preset {new!r} exists: press enter again to replace it"
             return self.act(lambda: presets.save(self.path, new, self.chosen), new)
 
         if purpose == "save":
-            self.ask_name("A name for the options you have now", "", save)
+            self.ask_name("Name for your current options", "", save)
         elif preset.built_in:
-            self.refuse(f"the preset {preset.name!r} is built in and stays")
+            self.refuse(f"the preset {preset.name!r} is built in and cannot be changed")
         else:
-            self.ask_name("Another name", preset.name, rename)
+            self.ask_name("New name", preset.name, rename)

@@ -20,7 +20,7 @@ from chatapp.tui.sampling.library import Library, draw_name
 
 KEYS = (
     "[@click=screen.use]^J[/] use  [@click=screen.keep]^S[/] save as  [@click=screen.delete]d[/] delete  "
-    "[@click=screen.focus_next]tab[/] names, text  [@click=app.simulate_key('escape')]esc[/] leave"
+    "[@click=screen.focus_next]tab[/] names, text  [@click=app.simulate_key('escape')]esc[/] cancel"
 )
 NOTHING = "Without a system prompt the model answers as it was trained to."
 
@@ -32,7 +32,7 @@ class SystemPromptScreen(Library[str | None]):
         Binding("ctrl+j", "use", "Use", key_display="^J", id="system.use"),
         Binding("ctrl+s", "keep", "Save as", key_display="^S", id="system.save"),
         Binding("d,delete", "delete", "Delete", key_display="d", id="system.delete"),
-        Binding("escape", "dismiss(None)", "Leave", key_display="esc", id="system.leave"),
+        Binding("escape", "dismiss(None)", "Cancel", key_display="esc", id="system.leave"),
     ]
 
     def __init__(self, folder: Path, current: str = "") -> None:
@@ -121,13 +121,13 @@ class SystemPromptScreen(Library[str | None]):
     def action_keep(self) -> None:
         """Save the text under a name."""
         self.refuse("")
-        self.ask_name("A name for this prompt", self.highlighted, self.save)
+        self.ask_name("Name for this prompt", self.highlighted, self.save)
 
     def save(self, name: str) -> str:
         """Save the text under a name; returns an error message, or an empty string."""
         known = any(one.name == name and (one.built_in or name != self.highlighted) for one in self.entries[1:])
         if known and not self.was_warned(name):
-            return f"there is a prompt {name!r}: enter once more replaces it"
+            return f"the prompt {name!r} exists: press enter again to replace it"
         self.warned = ""
         return self.act(lambda: system_prompts.save(self.folder, name, self.text), name)
 

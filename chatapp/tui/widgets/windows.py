@@ -86,7 +86,7 @@ class AskLine(Window[str | None]):
         Binding("ctrl+s", "take", show=False),  # pressing the key that opened it once more
     ]
 
-    def __init__(self, question: str, value: str = "", hint: str = "enter takes it, esc leaves things as they are"):
+    def __init__(self, question: str, value: str = "", hint: str = "enter confirms, esc cancels"):
         super().__init__(question, Input(value), hint)
 
     @on(Input.Submitted)
@@ -103,7 +103,7 @@ class CountScreen(Window[int | None]):
 
     def __init__(self) -> None:
         digits = Content(" ").join([as_button(str(n), f" {n} ", "bold $accent") for n in range(2, 10)])
-        note = "press a number; they are decoded together, and one is kept"
+        note = "press a number; they are decoded together, and you keep one"
         super().__init__("How many answers at once?", Buttons(digits), note)
 
     @classmethod
