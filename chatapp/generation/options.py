@@ -84,7 +84,7 @@ class Options:
     min_p: float = _row(Knob(
         0.0, "0 (off) or more, and below 1", lambda value: 0 <= value < 1,
         "P", "drop tokens below P times the best (default: {default})", "0.05",
-        "drop tokens below this times the best",
+        "drop tokens below this fraction of the best", "min_p",
         (0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)))
     repetition_penalty: float = _row(Knob(
         1.0, "from 0.01 to 100; 1 is off", lambda value: 0.01 <= value <= 100,
