@@ -91,7 +91,7 @@ def explain(name: str = "") -> str:
         return "\n  ".join(filter(None, (f"{name} {found.usage}".strip(), found.does, DETAILS.get(name))))
     rows = [
         *listed(),
-        ("!COMMAND", "run it in your shell; its output joins the message"),
+        ("!COMMAND", "run it in your shell and attach the output"),
         (FENCE, "begin and end a text of several lines"),
     ]
     return columns(rows)

@@ -126,7 +126,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "bad_words": Parameter(_stops, '"very"', "texts that are never generated; none: off"),
     "sampler_order": Parameter(_names, "top_k temperature", "sampler order; none: the default"),
     "speculate": Parameter(
-        _truth, "false", "whether tokens are guessed, even with a seed; none: where it is faster", "where that pays"
+        _truth, "false", "whether tokens are guessed, even with a seed; none: when it helps", "when it helps"
     ),
     "json_schema": Parameter(
         _schema, '{"type": "array"}', "answer with JSON of this schema, or of a file; none: any text", ANY

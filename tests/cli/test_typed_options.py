@@ -57,7 +57,7 @@ def test_an_editor_keeps_every_digit_of_a_bias(bias: float) -> None:
 
 
 def test_a_token_has_one_bias() -> None:
-    with pytest.raises(OptionError, match="line 3 has token 11 once more"):
+    with pytest.raises(OptionError, match="line 3 repeats token 11"):
         bias_from_lines("11=1\n12=1\n11=2")
 
 
@@ -85,4 +85,4 @@ async def test_a_delete_that_was_not_confirmed_confirms_no_replacement(tmp_path:
         await driver.app.push_screen(picker)
         await driver.press("end", "d", "s", *"mine", "enter")
         assert presets.read_own(path)["mine"].options == {"top_k": 1}
-        assert "enter once more replaces it" in driver.picture
+        assert "press enter again to replace it" in driver.picture

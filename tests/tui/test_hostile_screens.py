@@ -26,6 +26,7 @@ from chatapp.tui.models.screen import ModelsScreen
 from chatapp.tui.widgets.guard import guard_text
 from chatapp.tui.widgets.windows import AskLine
 from chatapp.workspace import Opened
+from model_store.hub.catalog import name_of
 from support import hostile
 from support.hostile import ANSWERS, NAME, check, keep
 from support.screen_driver import Driver, beginning, running, started
@@ -207,7 +208,7 @@ async def models(driver: Driver) -> None:
         screen.questions[job.name] = job
         driver.screen.job_line.show([job])
         screen.sort_in()
-        screen.listing.action_section(int(screen.row is None or screen.row.name != NAME.replace("/", "--")))
+        screen.listing.action_section(int(screen.row is None or screen.row.name != name_of(NAME)))
         screen.describe()
         await shows(driver, "evil␛]0;", "On the Hub")
     plan = dict.fromkeys(("model", "repository", "commit", "licence", "family", "precision", "precision_reason"), NAME)

@@ -131,7 +131,7 @@ async def test_a_search_that_reaches_nobody_says_so_over_the_catalogue(tmp_path:
     (tmp_path / "go").touch()
     async with running(lambda: some(3), tmp_path) as (app, pilot):
         await pilot.press("s", *"lost", "enter")
-        said = ["Asking the Hub for 'lost'.", "cannot search the Hub, showing the catalogue only: no network"]
+        said = ["Searching the Hub for 'lost'.", "cannot search the Hub, showing the catalogue only: no network"]
         await app.until(lambda: [one.message for one in app._notifications] == said)
         assert not app.models.hub
 

@@ -142,8 +142,8 @@ async def test_what_the_answer_must_be_is_written_below_its_name() -> None:
         area, refusal = hand.app.screen.query_one(TextArea), hand.app.screen.query_one("#refusal", Static)
         assert area.text == "json_object"
         for wrong, reason in (
-            ("regexp", "the first line must be json_schema, json_object, regex, grammar, choice or nothing"),
-            ("regex", "write below regex what it is to be"),
+            ("regexp", "the first line must be json_schema, json_object, regex, grammar, choice or empty"),
+            ("regex", "write its value below regex"),
             ("regex\n(", "regex is wrong at character 1: unclosed group"),
             ('json_schema\n{"type": "strin"}', "json_schema at #: Invalid type: strin"),
         ):
