@@ -10,6 +10,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -22,6 +23,8 @@ from chatapp.workspace import Workspace
 
 ROOT = Path(__file__).parents[1]
 TOKENS = 160
+PAUSE = 0.3
+"""Seconds after which the threads of a runtime that has computed no longer wait actively for more."""
 PEERS = {"f32": "f32", "int8": "q8_0"}
 """The precisions of llama.cpp that `chatapp export gguf` writes, by ours."""
 GOAL, COST = 1.8, 10.0
@@ -148,10 +151,13 @@ class LlamaCpp:
         return found
 
     def measure(self) -> float:
-        """Tokens per second after 64 tokens."""
+        """Tokens per second after 64 tokens, while nothing else computes."""
         assert self.process.stdin
+        time.sleep(PAUSE)
         print("decode", file=self.process.stdin, flush=True)
-        return self._read()["value"]
+        speed = self._read()["value"]
+        time.sleep(PAUSE)
+        return speed
 
 
 def report(label: str, pairs: list[Pair], plain: list[float]) -> float:
