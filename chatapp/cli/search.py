@@ -28,13 +28,13 @@ MILLION = 1_000_000
 
 def add(parser: Parser) -> None:
     """Add the arguments."""
-    parser.add_argument("text", metavar="TEXT", nargs="?")
+    parser.add_argument("text", metavar="TEXT", nargs="*")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(given: Namespace) -> None:
     """Print the catalogue; with a text, its matches there and on the Hub."""
-    text = given.text or ""
+    text = " ".join(given.text)
     known = [entry for entry in catalog().values() if fits(entry, text)]
     found, unreached = [], ""
     try:
