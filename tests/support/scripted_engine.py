@@ -111,6 +111,7 @@ class ScriptedEngine:
     closed: int = 0
     """Turns that ended, one way or the other."""
     busy: bool = False
+    paused: bool = False
     last_usage: Usage | None = None
     vocabulary: list[str] = field(default_factory=list)
     """The tokens known so far, each at the place of its id."""
@@ -236,6 +237,7 @@ class ScriptedEngine:
         wanted = [min(len(row), limit) for row in rows]
         for i in range(max(wanted)):
             if i == self.pause_after:
+                self.paused = True
                 self.go.wait(PATIENCE)
             if i == self.fail_after:
                 raise RuntimeError("the runtime broke")
